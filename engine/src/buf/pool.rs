@@ -1,0 +1,206 @@
+//! [`BufPool`]: pieces of one arena, handed out and taken back.
+//!
+//! One arena on huge pages, made once: what a lane's operations use over and over. A queue that is
+//! given the pool registers the arena with the kernel, which then need not look its pages up for
+//! every transfer.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::buf::region::Region;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Pieces of one arena, all of one size. Clones share the arena.
+#[derive(Clone)]
+pub struct BufPool(Arc<Shared>);
+
+struct Shared {
+    arena: Region,
+    piece_bytes: usize,
+    count: usize,
+    // The numbers of the pieces nobody holds. Taken last in, first out: the warmest piece first.
+    free: Mutex<Vec<u32>>,
+}
+
+impl BufPool {
+    /// A pool of `count` pieces of `piece_bytes` bytes each.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] when `piece_bytes` is not a multiple of 4096 or either is zero;
+    /// [`ErrorKind::Exhausted`] when the memory is not to be had.
+    pub fn new(piece_bytes: usize, count: usize) -> Result<Self> {
+        if piece_bytes == 0 || !piece_bytes.is_multiple_of(4096) {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("pieces of a pool are a multiple of 4096 bytes, not {piece_bytes}"),
+            ));
+        }
+        let pieces = u32::try_from(count).ok().filter(|&pieces| pieces > 0);
+        let (Some(pieces), Some(bytes)) = (pieces, piece_bytes.checked_mul(count)) else {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("a pool cannot have {count} pieces of {piece_bytes} bytes"),
+            ));
+        };
+        let arena = Region::map(bytes)?;
+        let free = Mutex::new((0..pieces).rev().collect());
+        Ok(Self(Arc::new(Shared {
+            arena,
+            piece_bytes,
+            count,
+            free,
+        })))
+    }
+
+    /// A piece, or none while all are held. Its bytes are what the last holder left.
+    pub fn take(&self) -> Option<PoolBuf> {
+        let index = self.0.free.lock().pop()?;
+        let offset = index as usize * self.0.piece_bytes;
+        // SAFETY: `index` is below `count`, so the piece lies within the arena.
+        let pointer = unsafe { self.0.arena.pointer().add(offset) };
+        Some(PoolBuf {
+            pool: Arc::clone(&self.0),
+            pointer,
+            index,
+            length: self.0.piece_bytes,
+        })
+    }
+
+    /// Size of each piece in bytes.
+    pub fn piece_bytes(&self) -> usize {
+        self.0.piece_bytes
+    }
+
+    /// How many pieces there are.
+    pub fn count(&self) -> usize {
+        self.0.count
+    }
+
+    /// How many pieces nobody holds at this moment.
+    pub fn available(&self) -> usize {
+        self.0.free.lock().len()
+    }
+
+    /// The arena: its first byte and its length.
+    pub(crate) fn arena(&self) -> (NonNull<u8>, usize) {
+        (self.0.arena.pointer(), self.0.piece_bytes * self.0.count)
+    }
+}
+
+impl fmt::Debug for BufPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "BufPool({} pieces of {} bytes)",
+            self.count(),
+            self.piece_bytes()
+        )
+    }
+}
+
+/// A piece of a [`BufPool`]; goes back to it when dropped.
+pub struct PoolBuf {
+    pool: Arc<Shared>,
+    pointer: NonNull<u8>,
+    index: u32,
+    length: usize,
+}
+
+// SAFETY: a piece is held by one value at a time, and the arena lives as long as the piece.
+unsafe impl Send for PoolBuf {}
+// SAFETY: a shared reference only allows reading the bytes.
+unsafe impl Sync for PoolBuf {}
+
+impl PoolBuf {
+    /// The most bytes it can hold: the pool's piece size.
+    pub fn capacity(&self) -> usize {
+        self.pool.piece_bytes
+    }
+
+    /// Makes it `length` bytes long; operations transfer just these.
+    ///
+    /// # Panics
+    ///
+    /// When `length` is more than [`capacity`](Self::capacity).
+    pub fn set_len(&mut self, length: usize) {
+        assert!(
+            length <= self.capacity(),
+            "a piece of {} cannot be {length}",
+            self.capacity()
+        );
+        self.length = length;
+    }
+}
+
+impl Deref for PoolBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the piece is `piece_bytes` initialised bytes of an arena that the `Arc` keeps
+        // alive, `length` is not more, and no other value holds the piece.
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for PoolBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; the exclusive reference makes this the only access.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.length) }
+    }
+}
+
+impl AsRef<[u8]> for PoolBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for PoolBuf {
+    fn drop(&mut self) {
+        self.pool.free.lock().push(self.index);
+    }
+}
+
+impl fmt::Debug for PoolBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PoolBuf({} bytes)", self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_disjoint_and_come_back() {
+        let pool = BufPool::new(4096, 3).unwrap();
+        let mut pieces: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+        assert_eq!((pieces.len(), pool.available()), (3, 0));
+        for (mark, piece) in (1..).zip(&mut pieces) {
+            piece.fill(mark);
+        }
+        for (mark, piece) in (1..).zip(&pieces) {
+            assert!(piece.iter().all(|&byte| byte == mark));
+        }
+        drop(pieces);
+        assert_eq!(pool.available(), 3);
+    }
+
+    #[test]
+    fn a_piece_outlives_its_pool() {
+        let piece = BufPool::new(8192, 1).unwrap().take().unwrap();
+        assert_eq!(piece.len(), 8192);
+    }
+
+    #[test]
+    fn odd_pieces_are_refused() {
+        for (piece_bytes, count) in [(0, 1), (1000, 1), (4096, 0), (4096, usize::MAX / 2)] {
+            assert!(BufPool::new(piece_bytes, count).is_err());
+        }
+    }
+}

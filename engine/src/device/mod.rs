@@ -1,0 +1,139 @@
+//! The control plane of a device: what it is, how it was opened, who it is.
+//!
+//! A device is opened once by path, checked by descriptor after the open, locked, and kept. Bytes
+//! move through a [`Queue`](crate::queue::Queue), never through a device.
+
+mod align;
+mod block;
+mod create;
+mod descriptor;
+mod extents;
+mod file;
+mod fill;
+mod kernel;
+#[cfg(test)]
+mod tests;
+
+pub use create::{FileFill, create_file, create_file_with, remove_file};
+pub use extents::{WrittenState, written_state};
+pub use fill::fill_incompressible;
+pub use kernel::{Kernel, KernelDevice};
+
+use std::fmt::Debug;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+
+use crate::geometry::Geometry;
+
+/// A device that is open and locked.
+pub trait Device: Debug + Send + Sync {
+    /// The path it was opened by, for messages. It is never opened again by it.
+    fn path(&self) -> &Path;
+
+    /// Its sizes, alignments and limits, as they were when it was opened.
+    fn geometry(&self) -> &Geometry;
+
+    /// Who it is, whatever the path: two opens of one device have equal identities.
+    fn identity(&self) -> Identity;
+
+    /// What it is.
+    fn kind(&self) -> DeviceKind;
+
+    /// Whether transfers go past the page cache. False only when buffered I/O was asked for.
+    fn is_direct(&self) -> bool;
+
+    /// The descriptor that the kernel's queues use; none for a simulated device.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// Who a device is. Equal for two paths, links or hard links to one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Identity {
+    /// A regular file: its file system's device number and its inode.
+    File {
+        /// Device number of the file system.
+        file_system: u64,
+        /// Inode number.
+        inode: u64,
+    },
+    /// A block device: its own device number.
+    Block {
+        /// Device number, as stat(2) has it in `st_rdev`.
+        number: u64,
+    },
+    /// A simulated device.
+    Simulated {
+        /// A number that its maker keeps unique.
+        number: u64,
+    },
+}
+
+/// What a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DeviceKind {
+    /// A regular file on a disk's file system.
+    File,
+    /// A regular file on a file system in memory (tmpfs, ramfs).
+    MemoryFile,
+    /// A block device.
+    Block,
+    /// A device of a test.
+    Simulated,
+}
+
+/// How to open a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// What the opener will do.
+    pub access: Access,
+    /// Whether to lock it against others. Writers lock alone, readers together.
+    pub lock: bool,
+    /// Whether buffered I/O is accepted where direct I/O is not to be had. Default: no.
+    pub allow_buffered: bool,
+}
+
+impl OpenOptions {
+    /// For reading and writing, locked against every other opener.
+    pub const fn read_write() -> Self {
+        Self {
+            access: Access::ReadWrite,
+            lock: true,
+            allow_buffered: false,
+        }
+    }
+
+    /// For reading, locked against writers.
+    pub const fn read_only() -> Self {
+        Self {
+            access: Access::Read,
+            lock: true,
+            allow_buffered: false,
+        }
+    }
+
+    /// For a look at what is there, whoever has it open.
+    pub const fn look() -> Self {
+        Self {
+            access: Access::Read,
+            lock: false,
+            allow_buffered: true,
+        }
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self::read_write()
+    }
+}
+
+/// What an opener will do with a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Read only.
+    Read,
+    /// Read and write.
+    ReadWrite,
+}

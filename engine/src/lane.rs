@@ -1,0 +1,660 @@
+//! [`Lane`]: one thread's way to a list of devices. It turns requests into raw operations and
+//! their raw results into exactly one completion each.
+//!
+//! ```text
+//! Request + Segments --submit--> request slot (owns the buffers)
+//!                                  |  one piece for each run of contiguous segments
+//!                                  v
+//!                                piece slots --RawOp--> Queue --RawCompletion--> pieces
+//!                                                                                  |
+//! Completion (buffers given back) <--poll, wait-- request slot <--- last piece ----+
+//! ```
+//!
+//! Invariants:
+//! - The buffers of a request lie in its slot from before the first raw operation is submitted
+//!   until after the last one has completed, whatever fails in between, and dropping a lane waits
+//!   for what is in flight. So the kernel never uses memory that a caller can free or change.
+//! - A piece has at most one raw operation in flight. A short result, and a piece longer than the
+//!   kernel takes at once, are continued where they stopped, at a block's border.
+//! - `EAGAIN`, `EINTR` and `ECANCELED` are tried again, a bounded number of times in a row.
+//! - No lock, no allocation and no wake-up for an operation once the slots have grown to the depth
+//!   that is used.
+//! - A lane stays on the thread that made it: it is not `Send`, as the kernel wants of a ring with
+//!   `IORING_SETUP_SINGLE_ISSUER`.
+
+mod check;
+mod piece;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use slab::Slab;
+
+use crate::buf::{Borrowed, Buffers, BuffersRepr};
+use crate::device::Device;
+use crate::error::{Error, ErrorKind, Result};
+use crate::op::{Completion, OpKind, Request, Segment};
+use crate::platform::Platform;
+use crate::poison::Poison;
+use crate::queue::{Queue, QueueDescription, QueueOptions, RawCompletion, Wake};
+use crate::stats::{LaneStats, Outcome};
+
+use self::check::Limits;
+use self::piece::{Piece, Step};
+
+/// What a lane is asked to be.
+#[derive(Debug, Clone)]
+pub struct LaneOptions {
+    /// The queue below it.
+    pub queue: QueueOptions,
+    /// The latch that a failed write sets, shared by all lanes of a volume. Default: none, so that
+    /// every failure is told but later writes are tried.
+    pub poison: Option<Arc<Poison>>,
+    /// Whether to keep [`LaneStats`]. Default: yes; it costs about 10 ns for a request.
+    pub statistics: bool,
+}
+
+impl Default for LaneOptions {
+    fn default() -> Self {
+        Self {
+            queue: QueueOptions::default(),
+            poison: None,
+            statistics: true,
+        }
+    }
+}
+
+/// One thread's way to a list of devices: push requests, poll completions. It stays on the thread
+/// that made it.
+///
+/// Buffers are given back with their completion. Dropping a lane waits for what is in flight.
+pub struct Lane {
+    // Dropped after `drop` has waited for every operation, so the slots below may go in any order.
+    queue: Box<dyn Queue>,
+    requests: Slab<RequestSlot>,
+    pieces: Slab<Piece>,
+    /// Pieces that wait for room in the queue.
+    backlog: VecDeque<u32>,
+    /// Completions for the next poll: of requests that ended without the queue (refused or empty
+    /// ones), and those that came in while `call` waited for another.
+    ready: VecDeque<Completion>,
+    /// The completion that `call` waits for.
+    called: Option<Completion>,
+    /// Raw operations that the queue has.
+    queued: usize,
+    /// Raw completions of the poll in progress; kept for its memory.
+    raw: Vec<RawCompletion>,
+    /// Where each buffer of the request at hand begins in the run of all of them.
+    starts: Vec<u64>,
+    /// Iovec lists that are not in use; kept for their memory.
+    spare_iovecs: Vec<Vec<libc::iovec>>,
+    devices: Vec<Arc<dyn Device>>,
+    limits: Vec<Limits>,
+    poison: Option<Arc<Poison>>,
+    stats: Option<LaneStats>,
+    /// The clock as last read, and whether it is to be read again before it stamps a request.
+    now_ns: u64,
+    now_is_old: bool,
+    /// A ring belongs to the thread that made it.
+    not_send: PhantomData<*mut ()>,
+}
+
+/// A request in flight.
+struct RequestSlot {
+    buffers: Buffers,
+    token: u64,
+    kind: OpKind,
+    /// Pieces that have not ended.
+    pieces_left: u32,
+    bytes: u64,
+    started_ns: u64,
+    error: Option<Error>,
+    /// Whether `call` waits for it.
+    is_called: bool,
+}
+
+impl Lane {
+    /// A lane over `devices`, with a queue made by `platform`.
+    ///
+    /// # Errors
+    ///
+    /// No devices; a device of another platform; a backend that is not to be had.
+    pub fn open(
+        platform: &dyn Platform,
+        devices: &[Arc<dyn Device>],
+        options: &LaneOptions,
+    ) -> Result<Self> {
+        if devices.is_empty() {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                "a lane needs at least one device",
+            ));
+        }
+        let queue = platform.queue(devices, &options.queue)?;
+        let now_ns = queue.now_ns();
+        let capacity = queue.capacity();
+        Ok(Self {
+            queue,
+            requests: Slab::with_capacity(capacity),
+            pieces: Slab::with_capacity(capacity),
+            backlog: VecDeque::new(),
+            ready: VecDeque::new(),
+            called: None,
+            queued: 0,
+            raw: Vec::with_capacity(capacity + 1),
+            starts: Vec::new(),
+            spare_iovecs: Vec::new(),
+            limits: devices.iter().map(|device| Limits::of(&**device)).collect(),
+            devices: devices.to_vec(),
+            poison: options.poison.clone(),
+            stats: options.statistics.then(|| LaneStats::new(devices.len())),
+            now_ns,
+            now_is_old: true,
+            not_send: PhantomData,
+        })
+    }
+
+    /// Queues a request whose bytes lie where `segments` say. It starts at the next
+    /// [`poll`](Self::poll) or [`wait`](Self::wait), or earlier.
+    ///
+    /// Neighbouring segments that are contiguous on one device become one operation. A request
+    /// that makes no sense (misaligned, beyond the end, lengths that do not add up, a shared
+    /// buffer to read into) is not started: its completion says why.
+    ///
+    /// More requests than the queue's [`depth`](Self::depth) wait inside the lane.
+    pub fn submit(&mut self, request: Request, segments: &[Segment]) {
+        if let Err(completion) = self.start(request, segments, false) {
+            self.ready.push_back(*completion);
+        }
+    }
+
+    /// Ends a request at once with `error`, which a layer above found; its completion comes with
+    /// the next poll.
+    pub fn refuse(&mut self, request: Request, error: Error) {
+        let Request {
+            kind,
+            buffers,
+            token,
+            ..
+        } = request;
+        self.ready.push_back(Completion {
+            token,
+            kind,
+            buffers,
+            result: Err(error),
+        });
+    }
+
+    /// Starts a request and returns its slot's number, or the completion of one that ends at once.
+    #[inline]
+    fn start(
+        &mut self,
+        request: Request,
+        segments: &[Segment],
+        is_called: bool,
+    ) -> std::result::Result<u32, Box<Completion>> {
+        let Request {
+            kind,
+            fua,
+            mut buffers,
+            token,
+        } = request;
+        if let Err(error) = self.check(kind, &mut buffers, segments) {
+            return Err(Box::new(Completion {
+                token,
+                kind,
+                buffers,
+                result: Err(error),
+            }));
+        }
+        if segments.is_empty() {
+            return Err(Box::new(Completion {
+                token,
+                kind,
+                buffers,
+                result: Ok(0),
+            }));
+        }
+        if self.now_is_old {
+            self.now_ns = self.queue.now_ns();
+            self.now_is_old = false;
+        }
+        let entry = self.requests.vacant_entry();
+        let parent = slot_number(entry.key());
+        let slot = entry.insert(RequestSlot {
+            buffers,
+            token,
+            kind,
+            pieces_left: 0,
+            bytes: 0,
+            started_ns: self.now_ns,
+            error: None,
+            is_called,
+        });
+        // A piece's pointers stay good when the slot moves as the slab grows: the memory that a
+        // buffer owns never moves.
+        if let ([segment], BuffersRepr::One(buffer)) = (segments, &mut slot.buffers.0) {
+            slot.pieces_left = 1;
+            let pointer = buffer
+                .pointer()
+                .wrapping_add(memory_size(segment.buffer_offset));
+            let registered = registered_number(self.queue.registered_buffers(), pointer);
+            let piece = self
+                .pieces
+                .insert(Piece::flat(parent, kind, fua, segment, pointer, registered));
+            self.issue(slot_number(piece));
+        } else {
+            self.fan_out(parent, fua, segments);
+        }
+        Ok(parent)
+    }
+
+    /// Makes one piece of each run of segments that is contiguous on its device.
+    fn fan_out(&mut self, parent: u32, fua: bool, segments: &[Segment]) {
+        let slot = &mut self.requests[parent as usize];
+        let runs = segments.chunk_by(Segment::is_continued_by);
+        // Count first: a piece may not end before the request knows how many there are.
+        slot.pieces_left = slot_number(runs.clone().count());
+        for run in runs {
+            let slot = &mut self.requests[parent as usize];
+            let buffers = slot.buffers.as_mut_slice();
+            let iovecs = self.spare_iovecs.pop().unwrap_or_default();
+            let piece = Piece::gather(parent, slot.kind, fua, run, buffers, &self.starts, iovecs);
+            let piece = self.pieces.insert(piece);
+            self.issue(slot_number(piece));
+        }
+    }
+
+    /// Hands a piece's next raw operation to the queue, or lets it wait for room.
+    #[inline]
+    fn issue(&mut self, piece: u32) {
+        if self.queued == self.queue.capacity() || !self.backlog.is_empty() {
+            self.backlog.push_back(piece);
+        } else {
+            self.hand_over(piece);
+        }
+    }
+
+    #[inline]
+    fn hand_over(&mut self, piece: u32) {
+        self.queued += 1;
+        let op = self.pieces[piece as usize].next_op(u64::from(piece));
+        // SAFETY: the operation's memory belongs to buffers that lie in the piece's request slot,
+        // and its iovec list to the piece's slot. Both slots are emptied only in `end_piece`, after
+        // the queue gave this operation's completion; `drop` waits for all of them, and a lane
+        // that is forgotten keeps its slots for ever. `check` made sure that reads go to memory
+        // nobody else has, and that every range lies within its buffer.
+        unsafe { self.queue.submit(&op) };
+    }
+
+    /// Starts what is queued and appends the completions that are there, never blocking. Returns
+    /// how many were appended.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused the queue itself. Requests stay in flight, and their buffers are kept.
+    pub fn poll(&mut self, completions: &mut Vec<Completion>) -> Result<usize> {
+        self.advance(0, completions)
+    }
+
+    /// Starts what is queued and blocks until at least `min` completions were appended (or all
+    /// there can be, if fewer are in flight). Returns how many were appended.
+    ///
+    /// # Errors
+    ///
+    /// As [`poll`](Self::poll).
+    pub fn wait(&mut self, min: usize, completions: &mut Vec<Completion>) -> Result<usize> {
+        self.advance(min, completions)
+    }
+
+    fn advance(&mut self, min: usize, completions: &mut Vec<Completion>) -> Result<usize> {
+        let before = completions.len();
+        completions.extend(self.ready.drain(..));
+        loop {
+            self.refill();
+            if self.queued == 0 {
+                break;
+            }
+            let missing = min
+                .saturating_sub(completions.len() - before)
+                .min(self.queued);
+            self.reap(missing, completions)?;
+            // A poll is done after one look, a wait when it has enough.
+            if completions.len() - before >= min {
+                break;
+            }
+        }
+        // Continued and postponed pieces go before what the caller submits next.
+        self.refill();
+        self.now_is_old = true;
+        Ok(completions.len() - before)
+    }
+
+    /// Blocks until nothing is in flight.
+    ///
+    /// # Errors
+    ///
+    /// As [`poll`](Self::poll).
+    pub fn drain(&mut self, completions: &mut Vec<Completion>) -> Result<()> {
+        while self.in_flight() > 0 {
+            self.wait(self.in_flight(), completions)?;
+        }
+        Ok(())
+    }
+
+    /// Moves pieces from the backlog to the queue while there is room.
+    #[inline]
+    fn refill(&mut self) {
+        while self.queued < self.queue.capacity() {
+            let Some(piece) = self.backlog.pop_front() else {
+                break;
+            };
+            self.hand_over(piece);
+        }
+    }
+
+    /// One visit to the queue.
+    fn reap(&mut self, min: usize, completions: &mut Vec<Completion>) -> Result<()> {
+        let mut raw = std::mem::take(&mut self.raw);
+        raw.clear();
+        let visit = if min == 0 {
+            self.queue.poll(&mut raw)
+        } else {
+            self.queue.wait(min, &mut raw)
+        };
+        if !raw.is_empty() {
+            self.now_ns = self.queue.now_ns();
+        }
+        for &completion in &raw {
+            self.complete(completion, completions);
+        }
+        self.raw = raw;
+        visit.map_err(|cause| Error::from_io(cause, "the kernel refused the queue"))
+    }
+
+    #[inline]
+    fn complete(&mut self, raw: RawCompletion, completions: &mut Vec<Completion>) {
+        self.queued -= 1;
+        let key = usize::try_from(raw.token).expect("a queue gives back the tokens it was given");
+        let piece = self
+            .pieces
+            .get_mut(key)
+            .expect("a queue gives one completion for each operation, and none for others");
+        let device = piece.device as usize;
+        match piece.advance(raw.result, self.limits[device].offset_mask) {
+            Step::Again => self.issue(slot_number(key)),
+            Step::Done => self.end_piece(key, Ok(()), completions),
+            Step::Failed(failure) => {
+                let error = piece.error(failure, self.devices[device].path());
+                self.end_piece(key, Err(error), completions);
+            }
+        }
+    }
+
+    #[inline]
+    fn end_piece(&mut self, key: usize, result: Result<()>, completions: &mut Vec<Completion>) {
+        let piece = self.pieces.remove(key);
+        let parent = piece.parent as usize;
+        let slot = &mut self.requests[parent];
+        let latency_ns = self.now_ns.saturating_sub(slot.started_ns);
+        let outcome = match result {
+            Ok(()) => {
+                slot.bytes += piece.length;
+                Outcome::Done {
+                    bytes: piece.length,
+                    latency_ns,
+                }
+            }
+            Err(error) => {
+                if let Some(poison) = &self.poison
+                    && spoils(slot.kind, error.kind())
+                {
+                    poison.set(&error);
+                }
+                // The first failure is the request's; later ones are most often its echo.
+                slot.error.get_or_insert(error);
+                Outcome::Failed
+            }
+        };
+        if let Some(stats) = &mut self.stats {
+            stats.record_device(piece.device as usize, piece.kind, outcome);
+        }
+        slot.pieces_left -= 1;
+        let is_last = slot.pieces_left == 0;
+        self.spare_iovecs.extend(piece.into_iovecs());
+        if !is_last {
+            return;
+        }
+        let slot = self.requests.remove(parent);
+        let result = slot.error.map_or(Ok(slot.bytes), Err);
+        if let Some(stats) = &mut self.stats {
+            let outcome = match &result {
+                Ok(bytes) => Outcome::Done {
+                    bytes: *bytes,
+                    latency_ns,
+                },
+                Err(_) => Outcome::Failed,
+            };
+            stats.record_request(slot.kind, outcome);
+        }
+        let (token, kind, buffers) = (slot.token, slot.kind, slot.buffers);
+        let completion = Completion {
+            token,
+            kind,
+            buffers,
+            result,
+        };
+        if slot.is_called {
+            self.called = Some(completion);
+        } else {
+            completions.push(completion);
+        }
+    }
+
+    /// Submits one request and blocks until it completes. Completions of other requests that come
+    /// in meanwhile are kept for the next poll.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused the queue itself: the request, buffers and all, stays with the lane.
+    pub fn call(&mut self, request: Request, segments: &[Segment]) -> Result<Completion> {
+        let slot = match self.start(request, segments, true) {
+            Ok(slot) => slot,
+            Err(completion) => return Ok(*completion),
+        };
+        let mut others = Vec::new();
+        let mut visit = Ok(());
+        while visit.is_ok() && self.called.is_none() {
+            self.refill();
+            visit = self.reap(1, &mut others);
+        }
+        self.ready.extend(others);
+        self.now_is_old = true;
+        match (self.called.take(), visit) {
+            (Some(completion), _) => Ok(completion),
+            (None, Err(error)) => {
+                // Nobody waits for it any more: a later poll gives it out.
+                self.requests[slot as usize].is_called = false;
+                Err(error)
+            }
+            (None, Ok(())) => unreachable!("the loop ends with a completion or an error"),
+        }
+    }
+
+    /// Reads into memory of the caller, who waits.
+    ///
+    /// # Errors
+    ///
+    /// As a read's completion.
+    pub fn read_blocking(&mut self, memory: &mut [u8], segments: &[Segment]) -> Result<()> {
+        // SAFETY: `finish` returns only after this request's completion, and `memory` is borrowed
+        // until then.
+        let buffer = unsafe { Borrowed::writable(memory) };
+        self.finish(Request::read(buffer, 0), segments)
+    }
+
+    /// Writes from memory of the caller, who waits; durable when it returns if `fua` is set.
+    ///
+    /// # Errors
+    ///
+    /// As a write's completion.
+    pub fn write_blocking(&mut self, memory: &[u8], fua: bool, segments: &[Segment]) -> Result<()> {
+        // SAFETY: as in `read_blocking`.
+        let buffer = unsafe { Borrowed::read_only(memory) };
+        self.finish(
+            Request {
+                fua,
+                ..Request::write(buffer, 0)
+            },
+            segments,
+        )
+    }
+
+    /// Runs a request with borrowed memory to its end.
+    fn finish(&mut self, request: Request, segments: &[Segment]) -> Result<()> {
+        match self.call(request, segments) {
+            Ok(completion) => completion.result.map(drop),
+            Err(error) => {
+                // The kernel may still use the caller's memory. There is no way to return from
+                // here that keeps that memory safe, except after everything has completed.
+                let mut completions = Vec::new();
+                let drained = (0..DRAIN_ATTEMPTS).any(|_| self.drain(&mut completions).is_ok());
+                if !drained {
+                    tracing::error!(%error, "memory lent to the kernel cannot be had back");
+                    std::process::abort();
+                }
+                // The failed call's own completion holds the borrowed memory: it ends here.
+                completions.retain(|completion| !completion.buffers.is_borrowed());
+                self.ready.extend(completions);
+                Err(error)
+            }
+        }
+    }
+
+    /// Requests that have not completed, and completions not yet polled.
+    pub fn in_flight(&self) -> usize {
+        self.requests.len() + self.ready.len()
+    }
+
+    /// The most raw operations that are in flight at once.
+    pub fn depth(&self) -> usize {
+        self.queue.capacity()
+    }
+
+    /// The devices, in the order by which segments name them.
+    pub fn devices(&self) -> &[Arc<dyn Device>] {
+        &self.devices
+    }
+
+    /// What the queue below is, and why it was chosen.
+    pub fn description(&self) -> &QueueDescription {
+        self.queue.description()
+    }
+
+    /// What this lane did. Empty when statistics are off.
+    pub fn stats(&self) -> LaneStats {
+        self.stats.clone().unwrap_or_default()
+    }
+
+    /// What this lane did since this was last called.
+    pub fn take_stats(&mut self) -> LaneStats {
+        let empty = LaneStats::new(self.devices.len());
+        self.stats
+            .as_mut()
+            .map_or_else(LaneStats::default, |stats| std::mem::replace(stats, empty))
+    }
+
+    /// A handle by which another thread makes a blocked [`wait_or_wake`](Self::wait_or_wake)
+    /// return.
+    pub(crate) fn waker(&mut self) -> Arc<dyn Wake> {
+        self.queue.waker()
+    }
+
+    /// As [`wait`](Self::wait) for one completion, but also returns when woken, and waits for a
+    /// wake-up when nothing is in flight.
+    pub(crate) fn wait_or_wake(&mut self, completions: &mut Vec<Completion>) -> Result<()> {
+        completions.extend(self.ready.drain(..));
+        self.refill();
+        let outcome = if completions.is_empty() {
+            self.reap(1, completions)
+        } else {
+            self.reap(0, completions)
+        };
+        self.refill();
+        self.now_is_old = true;
+        outcome
+    }
+}
+
+/// How often a broken queue is asked again for the operations it has.
+const DRAIN_ATTEMPTS: u32 = 1000;
+
+/// Whether a failure of this kind leaves the device's contents in doubt.
+fn spoils(operation: OpKind, failure: ErrorKind) -> bool {
+    match failure {
+        // The device said that it does not do this: nothing happened.
+        ErrorKind::Unsupported => false,
+        // A member that is gone takes its part of the volume with it, even for a read.
+        ErrorKind::Gone => true,
+        _ => operation.changes_media(),
+    }
+}
+
+fn slot_number(key: usize) -> u32 {
+    u32::try_from(key).expect("fewer than 2^32 operations fit in memory")
+}
+
+fn memory_size(bytes: u64) -> usize {
+    usize::try_from(bytes).expect("a range within a buffer fits in memory")
+}
+
+/// The number of the registered run that `pointer` lies in. Runs are few: one or two.
+#[inline]
+fn registered_number(registered: &[(usize, usize)], pointer: *const u8) -> Option<u16> {
+    let found = registered
+        .iter()
+        .position(|&(start, length)| pointer.addr().wrapping_sub(start) < length)?;
+    u16::try_from(found).ok()
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        let mut completions = Vec::new();
+        self.backlog.clear();
+        for _ in 0..DRAIN_ATTEMPTS {
+            if self.queued == 0 {
+                return;
+            }
+            if let Err(error) = self.reap(self.queued, &mut completions) {
+                tracing::warn!(%error, in_flight = self.queued, "a lane is being dropped");
+            }
+            self.backlog.clear();
+            completions.clear();
+        }
+        // The queue's own drop still waits for the kernel; should that fail too, the memory must
+        // not be freed. Losing it is the only safe thing left.
+        if self.queued > 0 {
+            tracing::error!(
+                in_flight = self.queued,
+                "memory lent to the kernel is given up"
+            );
+            #[expect(clippy::mem_forget, reason = "the kernel may still use this memory")]
+            std::mem::forget((
+                std::mem::take(&mut self.requests),
+                std::mem::take(&mut self.pieces),
+            ));
+        }
+    }
+}
+
+impl fmt::Debug for Lane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lane")
+            .field("devices", &self.devices.len())
+            .field("in_flight", &self.in_flight())
+            .field("queue", &self.queue)
+            .finish_non_exhaustive()
+    }
+}

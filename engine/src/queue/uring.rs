@@ -1,0 +1,359 @@
+//! The io_uring backend: one ring, one system call for a batch.
+//!
+//! - Set up for one thread that reaps its own completions: `SINGLE_ISSUER`, `DEFER_TASKRUN`,
+//!   `COOP_TASKRUN`, `NO_SQARRAY`; what this kernel does not know is dropped, one by one.
+//! - Devices are registered files, pools are registered buffers, where the kernel allows it.
+//! - Discards and write-zeroes, and flushes of an `IOPOLL` ring (where `FSYNC` is `EINVAL`), are
+//!   blocking calls that [`SyncPool`] runs; its threads start with the first of these.
+//! - No more operations are in flight than the completion queue holds, so none is ever dropped.
+
+mod setup;
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
+use rustix::event::{PollFd, PollFlags};
+
+use crate::device::Device;
+use crate::error::Result;
+use crate::op::OpKind;
+use crate::queue::eventfd::EventWake;
+use crate::queue::sync::SyncPool;
+use crate::queue::{Memory, Queue, QueueDescription, QueueOptions, RawCompletion, RawOp, Wake};
+use crate::sys::clock::monotonic_ns;
+
+/// Threads for the operations that the ring does not run.
+const POOL_THREADS: usize = 2;
+
+/// The token of the poll on the wake-up descriptor. Lanes use small numbers.
+const WAKE_TOKEN: u64 = u64::MAX;
+
+/// A ring over a list of devices.
+pub(crate) struct UringQueue {
+    ring: IoUring,
+    targets: Vec<Target>,
+    registered: Vec<(usize, usize)>,
+    description: QueueDescription,
+    capacity: usize,
+    /// Operations that the ring has: submitted to it and not yet reaped.
+    in_ring: usize,
+    /// Entries pushed since the last system call.
+    pushed: u32,
+    is_iopoll: bool,
+    is_sqpoll: bool,
+    wake: Arc<EventWake>,
+    /// Whether anybody can wake this queue, and whether the ring watches for it now.
+    wake_is_used: bool,
+    wake_is_armed: bool,
+    pool: Option<SyncPool>,
+    // Keeps the descriptors open that the ring uses.
+    devices: Vec<Arc<dyn Device>>,
+}
+
+/// How the ring names a device: a registered file's number with `FIXED_FILE`, or a descriptor.
+#[derive(Debug, Clone, Copy)]
+struct Target {
+    file: types::Fd,
+    flags: squeue::Flags,
+}
+
+impl UringQueue {
+    pub(crate) fn open(
+        devices: &[Arc<dyn Device>],
+        options: &QueueOptions,
+        reasons: Vec<String>,
+    ) -> Result<Self> {
+        setup::open(devices, options, reasons)
+    }
+
+    #[inline]
+    fn push(&mut self, entry: &squeue::Entry) {
+        // SAFETY: the entry's memory is valid until its completion: `Queue::submit`'s contract for
+        // operations, and nothing at all for the poll of the wake-up descriptor.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        pushed.expect("the submission queue holds every operation that may be in flight");
+        self.pushed += 1;
+    }
+
+    /// Gives the pool what the ring cannot run.
+    ///
+    /// # Safety
+    ///
+    /// As [`Queue::submit`].
+    unsafe fn hand_to_pool(&mut self, op: &RawOp) {
+        if self.pool.is_none() {
+            self.wake_is_used = true;
+            self.pool = Some(
+                SyncPool::start(&self.devices, POOL_THREADS, self.wake.for_done())
+                    .expect("two more threads can be started"),
+            );
+        }
+        let pool = self.pool.as_ref().expect("it was started just now");
+        // SAFETY: passed on from this function's own contract.
+        unsafe { pool.submit(op) };
+    }
+
+    /// Whether the ring can run an operation itself.
+    fn runs(&self, kind: OpKind) -> bool {
+        match kind {
+            OpKind::Read | OpKind::Write => true,
+            OpKind::Flush => !self.is_iopoll,
+            OpKind::Discard | OpKind::WriteZeroes => false,
+        }
+    }
+
+    /// Has the ring watch the wake-up descriptor, if anybody can wake this queue.
+    fn arm_wake(&mut self) {
+        // An IOPOLL ring takes only operations that can be polled for. And a submission queue that
+        // is full of operations has no room for one more entry: the next visit arms it.
+        if self.wake_is_used
+            && !self.wake_is_armed
+            && !self.is_iopoll
+            && !self.ring.submission().is_full()
+        {
+            let events = u32::from(libc::POLLIN.cast_unsigned());
+            let poll = opcode::PollAdd::new(types::Fd(self.wake.descriptor().as_raw_fd()), events)
+                .build()
+                .user_data(WAKE_TOKEN);
+            self.push(&poll);
+            self.wake_is_armed = true;
+        }
+    }
+
+    /// Submits what was pushed, waits for `want` entries of the completion queue, and runs what
+    /// the kernel has put off until now.
+    fn enter(&mut self, want: usize) -> io::Result<()> {
+        loop {
+            let result = if self.is_sqpoll {
+                // The crate knows when the kernel's thread must be woken.
+                self.ring
+                    .submit_and_wait(want)
+                    .map(|_| self.pushed as usize)
+            } else {
+                let want = u32::try_from(want).unwrap_or(u32::MAX);
+                let flags = EnterFlags::GETEVENTS.bits();
+                // SAFETY: `pushed` entries lie in the submission queue, each valid by `push`.
+                unsafe {
+                    self.ring
+                        .submitter()
+                        .enter::<libc::sigset_t>(self.pushed, want, flags, None)
+                }
+            };
+            match result {
+                Ok(submitted) => {
+                    self.pushed -= u32::try_from(submitted).unwrap_or(self.pushed);
+                    if self.pushed == 0 {
+                        return Ok(());
+                    }
+                    // The kernel stopped early at an entry it refused: its completion says why.
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                // Out of memory for requests for the moment, or completions to be reaped first:
+                // the entries stay and go with the next call.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY)) => {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Appends what has completed. Returns whether somebody asked the wait to return.
+    #[inline]
+    fn reap(&mut self, completions: &mut Vec<RawCompletion>) -> bool {
+        let before = completions.len();
+        let mut rang = false;
+        for entry in self.ring.completion() {
+            if entry.user_data() == WAKE_TOKEN {
+                rang = true;
+            } else {
+                completions.push(RawCompletion {
+                    token: entry.user_data(),
+                    result: entry.result(),
+                });
+            }
+        }
+        self.in_ring -= completions.len() - before;
+        if !self.wake_is_used {
+            return false;
+        }
+        if rang {
+            self.wake_is_armed = false;
+        }
+        if rang || self.is_iopoll {
+            // Cleared first, looked at afterwards: what is signalled from here on rings again.
+            self.wake.clear();
+        }
+        if let Some(pool) = &self.pool {
+            pool.take(completions);
+        }
+        self.wake.take_asked()
+    }
+
+    /// Sleeps until woken. For an `IOPOLL` ring, which cannot watch the descriptor itself.
+    fn sleep(&self) -> io::Result<()> {
+        let descriptor = self.wake.descriptor();
+        let mut descriptors = [PollFd::new(&descriptor, PollFlags::IN)];
+        match rustix::event::poll(&mut descriptors, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// The entry for a read, a write or a flush.
+#[inline]
+fn entry_for(target: Target, op: &RawOp) -> squeue::Entry {
+    let fd = target.file;
+    let flags = if op.fua { libc::RWF_DSYNC } else { 0 };
+    // At most RAW_BYTES_MAX, by the trait's contract.
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "a raw operation is below 2 GiB"
+    )]
+    let length = op.length as u32;
+    let entry = match (op.kind, op.memory) {
+        (OpKind::Flush, _) => opcode::Fsync::new(fd)
+            .flags(types::FsyncFlags::DATASYNC)
+            .build(),
+        (
+            OpKind::Read,
+            Memory::Flat {
+                pointer,
+                registered: Some(number),
+            },
+        ) => opcode::ReadFixed::new(fd, pointer, length, number)
+            .offset(op.offset)
+            .build(),
+        (
+            OpKind::Read,
+            Memory::Flat {
+                pointer,
+                registered: None,
+            },
+        ) => opcode::Read::new(fd, pointer, length)
+            .offset(op.offset)
+            .build(),
+        (OpKind::Read, Memory::Vector { iovecs, count }) => opcode::Readv::new(fd, iovecs, count)
+            .offset(op.offset)
+            .build(),
+        (
+            OpKind::Write,
+            Memory::Flat {
+                pointer,
+                registered: Some(number),
+            },
+        ) => opcode::WriteFixed::new(fd, pointer, length, number)
+            .offset(op.offset)
+            .rw_flags(flags)
+            .build(),
+        (
+            OpKind::Write,
+            Memory::Flat {
+                pointer,
+                registered: None,
+            },
+        ) => opcode::Write::new(fd, pointer, length)
+            .offset(op.offset)
+            .rw_flags(flags)
+            .build(),
+        (OpKind::Write, Memory::Vector { iovecs, count }) => opcode::Writev::new(fd, iovecs, count)
+            .offset(op.offset)
+            .rw_flags(flags)
+            .build(),
+        (OpKind::Read | OpKind::Write, Memory::None) => {
+            unreachable!("a read or write comes with memory")
+        }
+        (OpKind::Discard | OpKind::WriteZeroes, _) => unreachable!("the pool runs these"),
+    };
+    entry.flags(target.flags).user_data(op.token)
+}
+
+// SAFETY: the kernel touches an operation's memory only until it posts the completion entry, which
+// `reap` turns into exactly one completion; `SyncPool` promises the same for its part; and `drop`
+// waits for both.
+unsafe impl Queue for UringQueue {
+    fn description(&self) -> &QueueDescription {
+        &self.description
+    }
+
+    fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    #[inline]
+    unsafe fn submit(&mut self, op: &RawOp) {
+        if self.runs(op.kind) {
+            assert!(self.in_ring < self.capacity, "the queue is full");
+            let entry = entry_for(self.targets[op.device as usize], op);
+            self.push(&entry);
+            self.in_ring += 1;
+        } else {
+            // SAFETY: passed on from this function's own contract.
+            unsafe { self.hand_to_pool(op) };
+        }
+    }
+
+    fn poll(&mut self, completions: &mut Vec<RawCompletion>) -> io::Result<()> {
+        self.arm_wake();
+        let outcome = if self.in_ring > 0 || self.pushed > 0 {
+            self.enter(0)
+        } else {
+            Ok(())
+        };
+        self.reap(completions);
+        outcome
+    }
+
+    fn wait(&mut self, min: usize, completions: &mut Vec<RawCompletion>) -> io::Result<()> {
+        let enough = completions.len() + min;
+        loop {
+            self.arm_wake();
+            if self.in_ring == 0 && self.is_iopoll {
+                // Nothing to poll a device for: what is missing comes from the pool or a waker.
+                if self.reap(completions) || completions.len() >= enough {
+                    return Ok(());
+                }
+                self.sleep()?;
+                continue;
+            }
+            let missing = enough.saturating_sub(completions.len());
+            // Whoever can be woken looks after every entry: one of them may be the wake-up.
+            let want = if self.wake_is_used {
+                missing.min(1)
+            } else {
+                missing.min(self.in_ring)
+            };
+            self.enter(want)?;
+            if self.reap(completions) || completions.len() >= enough {
+                return Ok(());
+            }
+        }
+    }
+
+    fn waker(&mut self) -> Arc<dyn Wake> {
+        self.wake_is_used = true;
+        Arc::clone(&self.wake) as _
+    }
+
+    fn registered_buffers(&self) -> &[(usize, usize)] {
+        &self.registered
+    }
+
+    fn now_ns(&self) -> u64 {
+        monotonic_ns()
+    }
+}
+
+impl fmt::Debug for UringQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UringQueue")
+            .field("description", &self.description)
+            .field("capacity", &self.capacity)
+            .field("in_ring", &self.in_ring)
+            .finish_non_exhaustive()
+    }
+}
