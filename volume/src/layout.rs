@@ -1,0 +1,539 @@
+//! The stripe map: where the bytes of a volume lie on its members. Arithmetic only, no I/O.
+//!
+//! RAID0. Chunks go round the members; a stripe is one chunk from each. With 3 members:
+//!
+//! ```text
+//!            member 0   member 1   member 2
+//! stripe 0   chunk 0    chunk 1    chunk 2
+//! stripe 1   chunk 3    chunk 4    chunk 5
+//! ```
+//!
+//! - [`Layout::segments`] is the one mapping function: reads, writes, discards and write-zeroes
+//!   all go through it, so they cannot disagree. [`LAYOUT_RAID0`] names it on the media.
+//! - Every byte of the volume lies in exactly one place, and [`Layout::logical`] leads back.
+//! - A capacity is below 2^63, so sums and products of offsets that are in range cannot wrap.
+//! - Nothing here divides or allocates per request: division is by a multiplication that
+//!   [`Layout::new`] prepared.
+
+use swath_engine::Segment;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// The number that names this layout in a superblock. Another layout gets another number; an
+/// unknown one is refused.
+pub const LAYOUT_RAID0: u32 = 1;
+
+/// The most members of a volume. Half of a superblock holds the UUIDs of so many.
+pub const MEMBERS_MAX: u32 = 128;
+
+/// The chunk when none is asked for: 1 MiB. Drives reach their full bandwidth with operations of
+/// this size, and a request of a few MiB already keeps several of them busy.
+pub const CHUNK_BYTES_DEFAULT: u64 = 1 << 20;
+
+/// A chunk is a multiple of this, the largest block that drives have.
+pub const CHUNK_BYTES_UNIT: u64 = 4096;
+
+/// The largest capacity: file offsets are signed.
+pub(crate) const BYTES_MAX: u64 = (1 << 63) - 1;
+
+/// The stripe map of one volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    chunk: Divisor,
+    members: Divisor,
+    member_count: u32,
+    member_data_bytes: u64,
+    capacity_bytes: u64,
+}
+
+impl Layout {
+    /// The map of `members` members with `member_data_bytes` of data each, cut to whole chunks.
+    ///
+    /// # Errors
+    ///
+    /// No member or more than [`MEMBERS_MAX`]; a chunk that is zero, not a multiple of
+    /// [`CHUNK_BYTES_UNIT`] or larger than a member; a capacity of 2^63 bytes or more.
+    pub fn new(members: u32, chunk_bytes: u64, member_data_bytes: u64) -> Result<Self> {
+        let refuse = |message: String| Err(Error::new(ErrorKind::InvalidInput, message));
+        if members == 0 || members > MEMBERS_MAX {
+            return refuse(format!(
+                "a volume has 1 to {MEMBERS_MAX} members, not {members}"
+            ));
+        }
+        if chunk_bytes == 0 || !chunk_bytes.is_multiple_of(CHUNK_BYTES_UNIT) {
+            return refuse(format!(
+                "a chunk is a multiple of {CHUNK_BYTES_UNIT} bytes, not {chunk_bytes}"
+            ));
+        }
+        if chunk_bytes > member_data_bytes {
+            return refuse(format!(
+                "a chunk of {chunk_bytes} bytes does not fit into {member_data_bytes} bytes of \
+                 data per member"
+            ));
+        }
+        let member_data_bytes = member_data_bytes - member_data_bytes % chunk_bytes;
+        let capacity_bytes = member_data_bytes.checked_mul(u64::from(members));
+        let Some(capacity_bytes) = capacity_bytes.filter(|bytes| *bytes <= BYTES_MAX) else {
+            return refuse(format!(
+                "{members} members of {member_data_bytes} bytes are more than the {BYTES_MAX} \
+                 bytes a volume can have"
+            ));
+        };
+        Ok(Self {
+            chunk: Divisor::new(chunk_bytes),
+            members: Divisor::new(u64::from(members)),
+            member_count: members,
+            member_data_bytes,
+            capacity_bytes,
+        })
+    }
+
+    /// How many members there are.
+    #[inline]
+    pub const fn member_count(&self) -> u32 {
+        self.member_count
+    }
+
+    /// How many bytes sit together on one member.
+    #[inline]
+    pub const fn chunk_bytes(&self) -> u64 {
+        self.chunk.value
+    }
+
+    /// One chunk from every member.
+    #[inline]
+    pub const fn stripe_bytes(&self) -> u64 {
+        self.chunk.value * self.members.value
+    }
+
+    /// How many bytes each member holds, whole chunks.
+    #[inline]
+    pub const fn member_data_bytes(&self) -> u64 {
+        self.member_data_bytes
+    }
+
+    /// How many bytes the volume has.
+    #[inline]
+    pub const fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
+    /// Whether the range lies inside the volume.
+    #[inline]
+    pub const fn contains(&self, offset: u64, length: u64) -> bool {
+        offset <= self.capacity_bytes && length <= self.capacity_bytes - offset
+    }
+
+    /// Refuses a range that does not lie inside the volume.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::OutOfBounds`], with the range.
+    #[inline]
+    pub fn check_range(&self, offset: u64, length: u64) -> Result<()> {
+        if self.contains(offset, length) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::OutOfBounds,
+            format!(
+                "beyond the end of the volume, which has {} bytes",
+                self.capacity_bytes
+            ),
+        )
+        .with_range(offset, length))
+    }
+
+    /// The member that holds the byte at `offset`, and the byte's place in that member's data.
+    ///
+    /// # Panics
+    ///
+    /// When `offset` is not below the capacity.
+    #[inline]
+    pub fn locate(&self, offset: u64) -> (u32, u64) {
+        assert!(
+            offset < self.capacity_bytes,
+            "offset {offset} lies beyond the volume"
+        );
+        let (chunk_index, within) = self.chunk.div_rem(offset);
+        let (stripe, member) = self.members.div_rem(chunk_index);
+        (as_member(member), stripe * self.chunk.value + within)
+    }
+
+    /// The byte of the volume that lies at `member_offset` of the data of `member`: the inverse of
+    /// [`Layout::locate`].
+    ///
+    /// # Panics
+    ///
+    /// When there is no such member or its data ends before.
+    #[inline]
+    pub fn logical(&self, member: u32, member_offset: u64) -> u64 {
+        assert!(member < self.member_count, "there is no member {member}");
+        assert!(
+            member_offset < self.member_data_bytes,
+            "offset {member_offset} lies beyond a member's data"
+        );
+        let (stripe, within) = self.chunk.div_rem(member_offset);
+        (stripe * self.members.value + u64::from(member)) * self.chunk.value + within
+    }
+
+    /// How many segments [`Layout::segments`] makes of a range.
+    #[inline]
+    pub fn segment_count(&self, offset: u64, length: u64) -> u64 {
+        if length == 0 {
+            return 0;
+        }
+        if self.member_count == 1 {
+            return 1;
+        }
+        self.chunk.div_rem(offset + (length - 1)).0 - self.chunk.div_rem(offset).0 + 1
+    }
+
+    /// Splits a range of the volume into the pieces that lie on the members.
+    ///
+    /// `out` is cleared first; nothing is allocated when it has room. Members' data begins at
+    /// `data_offset`. Each segment is one run of memory and lies in one chunk; with a single member
+    /// all chunks of a range are one run, and so one segment. Segments are grouped by member,
+    /// beginning with the member that holds the first byte, then round the members; within a
+    /// member they ascend and continue each other on the device, so the engine makes one operation
+    /// of each group. An empty range has no segments.
+    ///
+    /// # Panics
+    ///
+    /// When the range does not lie inside the volume; see [`Layout::check_range`].
+    #[inline]
+    pub fn segments(&self, offset: u64, length: u64, data_offset: u64, out: &mut Vec<Segment>) {
+        out.clear();
+        assert!(
+            self.contains(offset, length),
+            "{length} bytes at offset {offset} do not lie inside the volume"
+        );
+        assert!(
+            data_offset <= BYTES_MAX,
+            "data offset {data_offset} is beyond any device"
+        );
+        if length == 0 {
+            return;
+        }
+        let (chunk_index, within) = self.chunk.div_rem(offset);
+        let (stripe, member) = self.members.div_rem(chunk_index);
+        let device_offset = data_offset + stripe * self.chunk.value + within;
+        if length <= self.chunk.value - within || self.member_count == 1 {
+            out.push(Segment::whole(as_member(member), device_offset, length));
+            return;
+        }
+        self.segments_of_many(
+            Start {
+                within,
+                member,
+                device_offset,
+            },
+            length,
+            out,
+        );
+    }
+
+    /// The general case of [`Layout::segments`]: several members, and more than one chunk.
+    fn segments_of_many(&self, start: Start, length: u64, out: &mut Vec<Segment>) {
+        let chunk_bytes = self.chunk.value;
+        let stripe_bytes = self.stripe_bytes();
+        let first_bytes = chunk_bytes - start.within;
+        let stripe_offset = start.device_offset - start.within;
+        for turn in 0..self.members.value {
+            // Where this member's first chunk begins in the buffer. The first member begins in the
+            // middle of one; those that the count wraps round to begin one stripe further down.
+            let mut buffer_offset = if turn == 0 {
+                0
+            } else {
+                first_bytes + (turn - 1) * chunk_bytes
+            };
+            if buffer_offset >= length {
+                break;
+            }
+            let mut member = start.member + turn;
+            let mut device_offset = if turn == 0 {
+                start.device_offset
+            } else {
+                stripe_offset
+            };
+            if member >= self.members.value {
+                member -= self.members.value;
+                device_offset += chunk_bytes;
+            }
+            let mut piece_bytes = if turn == 0 { first_bytes } else { chunk_bytes };
+            while buffer_offset < length {
+                let piece = piece_bytes.min(length - buffer_offset);
+                out.push(Segment {
+                    device: as_member(member),
+                    offset: device_offset,
+                    buffer_offset,
+                    length: piece,
+                });
+                device_offset += piece;
+                buffer_offset += piece_bytes + (stripe_bytes - chunk_bytes);
+                piece_bytes = chunk_bytes;
+            }
+        }
+    }
+}
+
+/// Where a range begins.
+#[derive(Clone, Copy)]
+struct Start {
+    within: u64,
+    member: u64,
+    device_offset: u64,
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "a member's number is below MEMBERS_MAX"
+)]
+#[inline]
+const fn as_member(member: u64) -> u32 {
+    member as u32
+}
+
+/// A number to divide by, with its reciprocal.
+///
+/// For a divisor d let l = ceil(log2 d) and m = floor(2^(63 + l) / d) + 1, which is below 2^64.
+/// Then m * d exceeds 2^(63 + l) by at most d, and so by at most 2^l, and for every n below 2^63
+/// the quotient floor(n / d) is floor(n * m / 2^(63 + l)) exactly (Granlund and Montgomery,
+/// "Division by invariant integers using multiplication", theorem 4.2). One multiplication serves
+/// powers of two and all others alike, in a third of the time of a division.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Divisor {
+    value: u64,
+    reciprocal: u64,
+    shift: u32,
+}
+
+impl Divisor {
+    /// # Panics
+    ///
+    /// When `value` is 0 or above 2^63.
+    fn new(value: u64) -> Self {
+        assert!(value != 0 && value <= 1 << 63, "cannot divide by {value}");
+        let shift = 64 - (value - 1).leading_zeros();
+        let reciprocal = (1u128 << (63 + shift)) / u128::from(value) + 1;
+        let reciprocal = u64::try_from(reciprocal).expect("2^shift is less than twice the value");
+        Self {
+            value,
+            reciprocal,
+            shift,
+        }
+    }
+
+    /// Quotient and remainder of a number below 2^63.
+    #[inline]
+    const fn div_rem(&self, number: u64) -> (u64, u64) {
+        debug_assert!(number <= BYTES_MAX);
+        let product = ((number << 1) as u128) * (self.reciprocal as u128);
+        let quotient = ((product >> 64) as u64) >> self.shift;
+        (quotient, number - quotient * self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const K4: u64 = 4096;
+
+    fn layout(members: u32, chunk_bytes: u64, chunks: u64) -> Layout {
+        Layout::new(members, chunk_bytes, chunk_bytes * chunks).unwrap()
+    }
+
+    fn segments(layout: &Layout, offset: u64, length: u64) -> Vec<Segment> {
+        let mut out = Vec::new();
+        layout.segments(offset, length, 1 << 21, &mut out);
+        out
+    }
+
+    #[test]
+    fn reciprocals_divide_exactly() {
+        let mut divisors: Vec<u64> = (1..=1024).collect();
+        for bit in 1..63 {
+            divisors.extend([(1 << bit) - 1, 1 << bit, (1 << bit) + 1, 3 << (bit - 1)]);
+        }
+        divisors.push(BYTES_MAX);
+        for &value in &divisors {
+            let divisor = Divisor::new(value);
+            let mut numbers = vec![0, 1, BYTES_MAX, BYTES_MAX - 1, BYTES_MAX / 2];
+            for multiple in [1, 2, 3, 7, BYTES_MAX / value / 2, BYTES_MAX / value] {
+                if let Some(product) = value.checked_mul(multiple) {
+                    numbers.extend([product.saturating_sub(1), product, product + 1]);
+                }
+            }
+            for number in numbers.into_iter().filter(|number| *number <= BYTES_MAX) {
+                let expected = (number / value, number % value);
+                assert_eq!(divisor.div_rem(number), expected, "{number} / {value}");
+            }
+        }
+    }
+
+    /// A wrong map would put two bytes in one place, or a byte where the inverse does not find it.
+    #[test]
+    fn every_byte_has_one_place_and_the_inverse_finds_it() {
+        for members in 1..=5 {
+            for chunk_bytes in [K4, 3 * K4] {
+                let layout = layout(members, chunk_bytes, 3);
+                let member_bytes = usize::try_from(layout.member_data_bytes()).unwrap();
+                let mut seen = vec![false; member_bytes * members as usize];
+                for offset in 0..layout.capacity_bytes() {
+                    let (member, member_offset) = layout.locate(offset);
+                    let place =
+                        member as usize * member_bytes + usize::try_from(member_offset).unwrap();
+                    assert!(!seen[place], "two bytes at {member}:{member_offset}");
+                    seen[place] = true;
+                    assert_eq!(layout.logical(member, member_offset), offset);
+                }
+                assert!(seen.into_iter().all(|seen| seen));
+            }
+        }
+    }
+
+    /// Checks every promise of `segments` against `locate`, for every range with ends at, before
+    /// and behind chunk borders.
+    #[test]
+    fn segments_cover_each_range_once_in_the_promised_order() {
+        for members in 1..=5 {
+            for chunk_bytes in [K4, 3 * K4] {
+                let layout = layout(members, chunk_bytes, 3);
+                let mut ends: Vec<u64> = (0..=layout.capacity_bytes() / chunk_bytes)
+                    .map(|chunk| chunk * chunk_bytes)
+                    .flat_map(|border| [border.saturating_sub(1), border, border + 1])
+                    .filter(|end| *end <= layout.capacity_bytes())
+                    .collect();
+                ends.sort_unstable();
+                ends.dedup();
+                for (place, &offset) in ends.iter().enumerate() {
+                    for &end in &ends[place..] {
+                        check_segments(&layout, offset, end - offset);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_segments(layout: &Layout, offset: u64, length: u64) {
+        let segments = segments(layout, offset, length);
+        assert_eq!(segments.len() as u64, layout.segment_count(offset, length));
+        let mut by_buffer = segments.clone();
+        by_buffer.sort_unstable_by_key(|segment| segment.buffer_offset);
+        let mut next = 0;
+        for segment in &by_buffer {
+            assert_eq!(segment.buffer_offset, next, "{segments:?}");
+            assert!(segment.length > 0);
+            for byte in [0, segment.length - 1] {
+                let (member, member_offset) = layout.locate(offset + next + byte);
+                assert_eq!(segment.device, member);
+                assert_eq!(segment.offset + byte, (1 << 21) + member_offset);
+            }
+            next += segment.length;
+        }
+        assert_eq!(next, length);
+
+        let mut groups: Vec<u32> = segments.iter().map(|segment| segment.device).collect();
+        groups.dedup();
+        for (turn, member) in groups.iter().enumerate() {
+            let first = u64::from(groups[0]) + turn as u64;
+            assert_eq!(u64::from(*member), first % u64::from(layout.member_count()));
+        }
+        for pair in segments.windows(2) {
+            assert!(pair[0].device != pair[1].device || pair[0].is_continued_by(&pair[1]));
+        }
+    }
+
+    #[test]
+    fn one_member_has_one_segment_for_any_range() {
+        let layout = layout(1, K4, 8);
+        assert_eq!(
+            segments(&layout, 5, 7 * K4),
+            [Segment::whole(0, (1 << 21) + 5, 7 * K4)]
+        );
+    }
+
+    #[test]
+    fn a_full_stripe_write_is_one_group_per_member() {
+        let layout = layout(3, K4, 4);
+        let found = segments(&layout, K4, 6 * K4);
+        let expected: Vec<Segment> = [
+            (1, 0, 0),
+            (1, 1, 3),
+            (2, 0, 1),
+            (2, 1, 4),
+            (0, 1, 2),
+            (0, 2, 5),
+        ]
+        .map(|(device, chunk, piece)| Segment {
+            device,
+            offset: (1 << 21) + chunk * K4,
+            buffer_offset: piece * K4,
+            length: K4,
+        })
+        .to_vec();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn nothing_is_allocated_when_there_is_room() {
+        let layout = layout(4, K4, 4);
+        let mut out = Vec::with_capacity(16);
+        let before = out.as_ptr();
+        layout.segments(0, layout.capacity_bytes(), 0, &mut out);
+        assert_eq!((out.len(), out.as_ptr()), (16, before));
+        layout.segments(0, 0, 0, &mut out);
+        assert!(out.is_empty());
+    }
+
+    #[test]
+    fn arguments_that_make_no_sense_are_refused() {
+        for (members, chunk_bytes, data_bytes) in [
+            (0, K4, K4),
+            (MEMBERS_MAX + 1, K4, K4),
+            (1, 0, K4),
+            (1, 512, K4),
+            (1, K4 + 512, 8 * K4),
+            (1, 2 * K4, K4),
+            (1, K4, 0),
+            (2, K4, 1 << 62),
+            (3, K4, u64::MAX),
+            (128, K4, u64::MAX / 128 + K4),
+            (1, 1 << 63, 1 << 63),
+        ] {
+            let error = Layout::new(members, chunk_bytes, data_bytes).unwrap_err();
+            assert_eq!(
+                error.kind(),
+                ErrorKind::InvalidInput,
+                "{members} {chunk_bytes}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_largest_volume_maps_its_last_byte() {
+        for members in [1, 2, 3, 7, 127, MEMBERS_MAX] {
+            let most = BYTES_MAX / u64::from(members);
+            let layout = Layout::new(members, 3 * K4, most).unwrap();
+            let last = layout.capacity_bytes() - 1;
+            let place = layout.locate(last);
+            assert_eq!(place, (members - 1, layout.member_data_bytes() - 1));
+            assert_eq!(layout.logical(place.0, place.1), last);
+            let segments = segments(&layout, last - 1, 2);
+            assert_eq!(segments.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_range_beyond_the_end_is_refused() {
+        let layout = layout(2, K4, 2);
+        assert!(layout.check_range(4 * K4, 0).is_ok());
+        assert!(layout.check_range(0, 4 * K4).is_ok());
+        for (offset, length) in [(0, 4 * K4 + 1), (4 * K4, 1), (u64::MAX, 1), (1, u64::MAX)] {
+            let error = layout.check_range(offset, length).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::OutOfBounds);
+            assert_eq!(error.range(), Some((offset, length)));
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The I/O of superblocks: four copies read, and updates written in two steps with a flush between.
+
+use std::sync::Arc;
+
+use swath_engine::{
+    AlignedBuf, Backend, Device, Lane, LaneOptions, OpKind, Platform, QueueOptions, Request,
+    Segment,
+};
+
+use crate::error::Result;
+use crate::superblock::{
+    COPY_COUNT, CopyFault, CopyResult, DecodeError, MemberMap, Rewrite, SUPERBLOCK_BYTES,
+    Superblock, UPDATE_STEPS, decode, encode,
+};
+
+/// A lane for the few blocks of metadata: plain calls on the caller's thread, no threads started,
+/// nothing registered.
+pub(crate) fn lane(platform: &dyn Platform, devices: &[Arc<dyn Device>]) -> Result<Lane> {
+    let queue = QueueOptions {
+        backend: Backend::Sync,
+        depth: 8,
+        sync_threads: Some(0),
+        ..QueueOptions::default()
+    };
+    Ok(Lane::open(
+        platform,
+        devices,
+        &LaneOptions {
+            queue,
+            poison: None,
+            statistics: false,
+        },
+    )?)
+}
+
+/// Reads the four copies of the device at `slot`.
+///
+/// The tail is looked for where the head says it is, for a device may have grown since; without a
+/// good head it is looked for at the end.
+pub(crate) fn read_copies(lane: &mut Lane, slot: u32) -> [CopyResult; COPY_COUNT] {
+    let device_bytes = lane.devices()[slot as usize].geometry().capacity_bytes;
+    let Ok(map) = MemberMap::new(device_bytes) else {
+        return std::array::from_fn(|_| Err(CopyFault::Decode(DecodeError::NotSwath)));
+    };
+    let head = [0, 1].map(|copy| read_copy(lane, slot, map.copy_offset(copy)));
+    let recorded = head
+        .iter()
+        .flatten()
+        .map(|superblock| superblock.device_bytes)
+        .next();
+    let tail_map = recorded
+        .filter(|&recorded| recorded <= device_bytes)
+        .and_then(|recorded| MemberMap::new(recorded).ok())
+        .unwrap_or(map);
+    let tail = [2, 3].map(|copy| read_copy(lane, slot, tail_map.copy_offset(copy)));
+    let ([zero, one], [two, three]) = (head, tail);
+    [zero, one, two, three]
+}
+
+fn read_copy(lane: &mut Lane, slot: u32, offset: u64) -> CopyResult {
+    let block = read_block(lane, slot, offset).map_err(CopyFault::Unreadable)?;
+    Ok(decode(&block, offset)?)
+}
+
+fn read_block(lane: &mut Lane, slot: u32, offset: u64) -> Result<[u8; SUPERBLOCK_BYTES]> {
+    let mut block = [0; SUPERBLOCK_BYTES];
+    block.copy_from_slice(&read_range(lane, slot, offset, SUPERBLOCK_BYTES as u64)?);
+    Ok(block)
+}
+
+/// Reads a range of the device at `slot`.
+pub(crate) fn read_range(
+    lane: &mut Lane,
+    slot: u32,
+    offset: u64,
+    length: u64,
+) -> Result<AlignedBuf> {
+    let mut buffer = buffer_of(length)?;
+    lane.read_blocking(&mut buffer, &[Segment::whole(slot, offset, length)])?;
+    Ok(buffer)
+}
+
+/// Writes zeroes over a range of the device at `slot`.
+pub(crate) fn write_zeroes(lane: &mut Lane, slot: u32, offset: u64, length: u64) -> Result<()> {
+    let zeroes = buffer_of(length)?;
+    lane.write_blocking(&zeroes, false, &[Segment::whole(slot, offset, length)])?;
+    Ok(())
+}
+
+fn buffer_of(length: u64) -> Result<AlignedBuf> {
+    let length = usize::try_from(length).expect("metadata areas are a few MiB");
+    Ok(AlignedBuf::zeroed(length)?)
+}
+
+/// Flushes every device of the lane; fails if any fails.
+pub(crate) fn flush(lane: &mut Lane) -> Result<()> {
+    let count = u32::try_from(lane.devices().len()).expect("a volume has at most 128 members");
+    let segments: Vec<_> = (0..count).map(Segment::flush).collect();
+    let completion = lane.call(Request::without_memory(OpKind::Flush, 0), &segments)?;
+    completion.result?;
+    Ok(())
+}
+
+/// Writes superblocks, step by step, each step flushed on every device before the next begins, so
+/// that every member has a good copy at any moment.
+///
+/// The lane's devices and `superblocks` are in index order.
+pub(crate) fn write_steps(
+    lane: &mut Lane,
+    superblocks: &[Superblock],
+    steps: &[Vec<Rewrite>; 2],
+) -> Result<()> {
+    for step in steps {
+        for rewrite in step {
+            let number = u32::try_from(rewrite.copy_number).expect("there are four copies");
+            let slot = u32::try_from(rewrite.member_index).expect("at most 128 members");
+            let block = encode(&superblocks[rewrite.member_index], number, rewrite.offset);
+            let mut buffer = buffer_of(SUPERBLOCK_BYTES as u64)?;
+            buffer.copy_from_slice(&block);
+            let place = [Segment::whole(
+                slot,
+                rewrite.offset,
+                SUPERBLOCK_BYTES as u64,
+            )];
+            lane.write_blocking(&buffer, false, &place)?;
+        }
+        flush(lane)?;
+    }
+    Ok(())
+}
+
+/// The steps that write every copy of every member.
+pub(crate) fn all_copies(superblocks: &[Superblock]) -> Result<[Vec<Rewrite>; 2]> {
+    let mut steps = [const { Vec::new() }; 2];
+    for (step, copies) in steps.iter_mut().zip(UPDATE_STEPS) {
+        for (member_index, superblock) in superblocks.iter().enumerate() {
+            let map = MemberMap::new(superblock.device_bytes)?;
+            step.extend(copies.map(|copy_number| Rewrite {
+                member_index,
+                copy_number,
+                offset: map.copy_offset(copy_number),
+            }));
+        }
+    }
+    Ok(steps)
+}

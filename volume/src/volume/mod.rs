@@ -1,0 +1,322 @@
+//! [`Volume`]: an open striped volume, and what every way into it shares.
+//!
+//! - [`Volume`] itself is shared and cloned freely. Its own calls (bytes at any offset, blocking;
+//!   blocks, as futures) go through worker lanes that start with the first of them.
+//! - [`VolumeLane`] is the caller's own thread's way in: no hand-over, no locks.
+//! - Both map a request by the one [`Layout`], and both stop writing when the one [`Poison`] is
+//!   set: by the first failure, on any member, of anything that changes it.
+
+mod bytes;
+mod create;
+mod lane;
+mod open;
+mod shared;
+mod write_locks;
+
+pub use create::CreateOptions;
+pub use lane::VolumeLane;
+pub use open::OpenOptions;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use swath_engine::{Device, Handle, HandleOptions, Lane, LaneOptions, Platform, Poison};
+use uuid::Uuid;
+
+use self::bytes::Alignment;
+use self::write_locks::WriteLocks;
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
+use crate::member::Member;
+use crate::metadata;
+use crate::superblock::{HEAD_COPY_OFFSET, Superblock};
+
+/// An open volume. Clones share it; it is closed when the last clone and the last lane are gone.
+#[derive(Clone)]
+pub struct Volume(Arc<Shared>);
+
+/// What every way into a volume shares.
+struct Shared {
+    platform: Arc<dyn Platform>,
+    members: Vec<Member>,
+    devices: Vec<Arc<dyn Device>>,
+    layout: Layout,
+    data_offset: u64,
+    align: Alignment,
+    is_read_only: bool,
+    poison: Arc<Poison>,
+    /// The members' superblocks, in index order, as they are on the devices.
+    superblocks: Mutex<Vec<Superblock>>,
+    write_locks: WriteLocks,
+    handle_options: HandleOptions,
+    handle: OnceLock<Handle>,
+    /// Held by whoever starts the handle.
+    handle_start: Mutex<()>,
+}
+
+impl Volume {
+    /// Puts a volume together from what `create` or `open` found. Everything is in index order.
+    fn assemble(
+        platform: Arc<dyn Platform>,
+        members: Vec<Member>,
+        superblocks: Vec<Superblock>,
+        is_read_only: bool,
+        handle_options: HandleOptions,
+    ) -> Result<Self> {
+        let first = &superblocks[0];
+        let layout = Layout::new(first.member_count(), first.chunk_bytes, first.data_bytes)?;
+        let data_offset = first.data_offset;
+        let devices: Vec<_> = members
+            .iter()
+            .map(|member| Arc::clone(&member.device))
+            .collect();
+        let align = alignment(first, &devices)?;
+        Ok(Self(Arc::new(Shared {
+            platform,
+            members,
+            devices,
+            layout,
+            data_offset,
+            align,
+            is_read_only,
+            poison: Arc::new(Poison::new()),
+            superblocks: Mutex::new(superblocks),
+            write_locks: WriteLocks::default(),
+            handle_options,
+            handle: OnceLock::new(),
+            handle_start: Mutex::new(()),
+        })))
+    }
+
+    /// Who it is.
+    pub fn uuid(&self) -> Uuid {
+        self.0.superblocks.lock()[0].volume_uuid
+    }
+
+    /// Its name, for people.
+    pub fn name(&self) -> String {
+        self.0.superblocks.lock()[0].name.clone()
+    }
+
+    /// How often its superblocks were updated, from 1.
+    pub fn generation(&self) -> u64 {
+        self.0.superblocks.lock()[0].generation
+    }
+
+    /// When it was created, in seconds since 1970, UTC.
+    pub fn created_unix_s(&self) -> u64 {
+        self.0.superblocks.lock()[0].created_unix_s
+    }
+
+    /// How many bytes sit together on one member.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.0.layout.chunk_bytes()
+    }
+
+    /// How many bytes it holds.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.0.layout.capacity_bytes()
+    }
+
+    /// What offsets and lengths of block-granular operations must be multiples of.
+    pub fn block_bytes(&self) -> u32 {
+        u32::try_from(self.0.align.block_bytes).expect("a block is at most 4096 bytes")
+    }
+
+    /// What the addresses of memory must be multiples of, to be used without a copy.
+    pub fn memory_align_bytes(&self) -> u32 {
+        u32::try_from(self.0.align.memory_bytes).expect("an alignment is at most a page")
+    }
+
+    /// Its members, in index order.
+    pub fn members(&self) -> &[Member] {
+        &self.0.members
+    }
+
+    /// Its stripe map.
+    pub fn layout(&self) -> &Layout {
+        &self.0.layout
+    }
+
+    /// Whether it was opened for reading only.
+    pub fn is_read_only(&self) -> bool {
+        self.0.is_read_only
+    }
+
+    /// The failure that stopped all writing, if there was one.
+    pub fn poisoned(&self) -> Option<Error> {
+        self.0.poison.reason().cloned().map(Error::from)
+    }
+
+    /// A lane over the volume, for the thread that calls this.
+    ///
+    /// The options' poison is not used: the volume has its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lane::open`].
+    pub fn lane(&self, options: &LaneOptions) -> Result<VolumeLane> {
+        VolumeLane::open(Arc::clone(&self.0), options)
+    }
+
+    /// A lane over the bare members, in index order, for the thread that calls this: what a
+    /// benchmark compares with. Segments are the caller's; stay within each member's data.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lane::open`].
+    pub fn member_lane(&self, options: &LaneOptions) -> Result<Lane> {
+        self.0.engine_lane(options)
+    }
+
+    /// Gives the volume another name. Updates the superblocks of all members.
+    ///
+    /// # Errors
+    ///
+    /// A name that is too long or has control characters; opened for reading only; poisoned; a
+    /// member that fails, which poisons the volume.
+    pub fn rename(&self, name: &str) -> Result<()> {
+        self.0.check_writable()?;
+        if let Some(problem) = Superblock::name_problem(name) {
+            return Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("'{name}' cannot be a volume's name: it is {problem}"),
+            ));
+        }
+        let mut superblocks = self.0.superblocks.lock();
+        let mut updated = superblocks.clone();
+        for superblock in &mut updated {
+            name.clone_into(&mut superblock.name);
+            superblock.generation += 1;
+        }
+        let mut lane = metadata::lane(&*self.0.platform, &self.0.devices)?;
+        let steps = metadata::all_copies(&updated)?;
+        if let Err(error) = metadata::write_steps(&mut lane, &updated, &steps) {
+            if let Some(cause) = error.engine_error() {
+                self.0.poison.set(cause);
+            }
+            return Err(error.context("the superblocks were not updated"));
+        }
+        *superblocks = updated;
+        Ok(())
+    }
+
+    /// Flushes, if it was opened for writing, and closes this handle to the volume.
+    ///
+    /// # Errors
+    ///
+    /// As [`flush`](Self::flush).
+    pub fn close(self) -> Result<()> {
+        if self.0.is_read_only {
+            Ok(())
+        } else {
+            self.flush()
+        }
+    }
+}
+
+impl Shared {
+    /// Options for a lane of this volume: its poison, and a probe of blocks that are written.
+    fn lane_options(&self, options: &LaneOptions) -> LaneOptions {
+        let mut options = options.clone();
+        options.poison = Some(Arc::clone(&self.poison));
+        options.queue.probe_offset = HEAD_COPY_OFFSET;
+        options
+    }
+
+    fn engine_lane(&self, options: &LaneOptions) -> Result<Lane> {
+        Ok(Lane::open(
+            &*self.platform,
+            &self.devices,
+            &self.lane_options(options),
+        )?)
+    }
+
+    /// Refuses what changes a volume that is read-only or poisoned.
+    fn check_writable(&self) -> Result<()> {
+        if self.is_read_only {
+            return Err(Error::new(
+                ErrorKind::ReadOnly,
+                "the volume was opened for reading only; open it for writing",
+            ));
+        }
+        self.poison
+            .refusal()
+            .map_or(Ok(()), |refusal| Err(refusal.into()))
+    }
+}
+
+/// The block of the volume: the largest of its members'. A member that wants larger ones now than
+/// when the volume was created (another drive, another file system) cannot be used.
+fn alignment(superblock: &Superblock, devices: &[Arc<dyn Device>]) -> Result<Alignment> {
+    for device in devices {
+        let offset_align = device.geometry().offset_align_bytes;
+        if offset_align > superblock.block_bytes {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "the volume has blocks of {} bytes, and the device takes only multiples of \
+                     {offset_align}: it was copied to a device of another kind",
+                    superblock.block_bytes
+                ),
+            )
+            .with_path(device.path()));
+        }
+    }
+    let memory_bytes = devices
+        .iter()
+        .map(|device| device.geometry().memory_align_bytes as usize)
+        .max();
+    Ok(Alignment {
+        block_bytes: u64::from(superblock.block_bytes),
+        memory_bytes: memory_bytes.expect("a volume has at least one member"),
+    })
+}
+
+impl fmt::Debug for Volume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Volume")
+            .field("uuid", &self.uuid())
+            .field("members", &self.0.members.len())
+            .field("chunk_bytes", &self.chunk_bytes())
+            .field("capacity_bytes", &self.capacity_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Opens each path and refuses the same device twice.
+fn open_devices<P: AsRef<Path>>(
+    platform: &dyn Platform,
+    paths: &[P],
+    options: &swath_engine::OpenOptions,
+) -> Result<Vec<Arc<dyn Device>>> {
+    let mut devices: Vec<Arc<dyn Device>> = Vec::with_capacity(paths.len());
+    for path in paths {
+        let path = path.as_ref();
+        let opened = platform.open(path, options);
+        // Our own lock is in the way when a device is named twice: that is told as what it is.
+        let identity = match &opened {
+            Ok(device) => Some(device.identity()),
+            Err(error) if error.kind() == swath_engine::ErrorKind::InUse => platform
+                .open(path, &swath_engine::OpenOptions::look())
+                .ok()
+                .map(|device| device.identity()),
+            Err(_) => None,
+        };
+        let twin = devices
+            .iter()
+            .find(|device| Some(device.identity()) == identity);
+        if let Some(twin) = twin {
+            return Err(Error::new(
+                ErrorKind::Duplicate,
+                "these are one device: name each member once",
+            )
+            .with_path(twin.path())
+            .with_path(path));
+        }
+        devices.push(opened?);
+    }
+    Ok(devices)
+}

@@ -1,0 +1,113 @@
+//! Opening a volume: each member finds its place by its own superblock, or the reason is told.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use swath_engine::{HandleOptions, Kernel, Platform};
+
+use crate::discover::members_in;
+use crate::error::{Error, ErrorKind, Result};
+use crate::member::Member;
+use crate::metadata;
+use crate::superblock::{Candidate, MemberMap, assemble};
+use crate::volume::{Volume, open_devices};
+
+/// How to open a volume.
+#[derive(Debug, Clone, Default)]
+pub struct OpenOptions {
+    /// Only to read. Several readers may have it open at once, and nothing is repaired.
+    pub read_only: bool,
+    /// Whether buffered I/O is accepted on members that cannot do direct I/O.
+    pub allow_buffered: bool,
+    /// How the shared calls of the volume are served, once there are any.
+    pub handle: HandleOptions,
+}
+
+impl Volume {
+    /// Opens the volume whose members `paths` are, in any order. A directory stands for the
+    /// members in it.
+    ///
+    /// # Errors
+    ///
+    /// A member that is missing, named twice, a copy of another, of another volume, out of date,
+    /// smaller than it was, of a version or layout unknown here, or in use. Nothing is written
+    /// unless all is well.
+    pub fn open<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Self> {
+        Self::open_on(Arc::new(Kernel), &members_in(paths)?, options)
+    }
+
+    /// As [`open`](Self::open), on devices of `platform`; every path is a device's.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_on<P: AsRef<Path>>(
+        platform: Arc<dyn Platform>,
+        paths: &[P],
+        options: &OpenOptions,
+    ) -> Result<Self> {
+        let mut how = if options.read_only {
+            swath_engine::OpenOptions::read_only()
+        } else {
+            swath_engine::OpenOptions::read_write()
+        };
+        how.allow_buffered = options.allow_buffered;
+        let devices = open_devices(&*platform, paths, &how)?;
+        if devices.is_empty() {
+            return Err(Error::new(ErrorKind::InvalidInput, "no members were named"));
+        }
+        let mut lane = metadata::lane(&*platform, &devices)?;
+        let candidates: Vec<_> = (0..)
+            .zip(&devices)
+            .map(|(slot, device)| Candidate {
+                path: device.path().to_path_buf(),
+                device_bytes: device.geometry().capacity_bytes,
+                copies: metadata::read_copies(&mut lane, slot),
+            })
+            .collect();
+        drop(lane);
+        let assembly = assemble(&candidates)?;
+        if assembly.unknown_ro_compat != 0 && !options.read_only {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "the volume has features ({:#x}) that this version cannot write; open it for \
+                     reading only",
+                    assembly.unknown_ro_compat
+                ),
+            )
+            .with_path(&candidates[assembly.order[0]].path));
+        }
+        let devices: Vec<_> = assembly
+            .order
+            .iter()
+            .map(|&place| Arc::clone(&devices[place]))
+            .collect();
+        if !options.read_only {
+            if !assembly.heal.is_empty() {
+                tracing::warn!(heal = ?assembly.heal, "superblock copies are rewritten");
+            }
+            // Every step is flushed even when there is nothing to write: what was read may not be
+            // durable yet, and the next update builds on it.
+            let mut lane = metadata::lane(&*platform, &devices)?;
+            metadata::write_steps(&mut lane, &assembly.superblocks, &assembly.heal.steps)?;
+        }
+        let members = assembly
+            .superblocks
+            .iter()
+            .zip(devices)
+            .map(|(superblock, device)| {
+                let map = MemberMap::new(superblock.device_bytes)?;
+                Ok(Member::new(superblock, device, &map))
+            })
+            .collect::<Result<_>>()?;
+        let handle = options.handle.clone();
+        Self::assemble(
+            platform,
+            members,
+            assembly.superblocks,
+            options.read_only,
+            handle,
+        )
+    }
+}
