@@ -2,12 +2,12 @@
 //! their raw results into exactly one completion each.
 //!
 //! ```text
-//! Request + Segments --submit--> request slot (owns the buffers)
-//!                                  |  one piece for each run of contiguous segments
-//!                                  v
-//!                                piece slots --RawOp--> Queue --RawCompletion--> pieces
-//!                                                                                  |
-//! Completion (buffers given back) <--poll, wait-- request slot <--- last piece ----+
+//! Request + Segments --submit--> slots: the request (owns the buffers), and
+//!                                one piece for each run of contiguous segments
+//!                                  |
+//!                                  +--RawOp--> Queue --RawCompletion--> piece: more to do?
+//!                                                                         |
+//! Completion (buffers given back) <--poll, wait-- request <--- last piece +
 //! ```
 //!
 //! Invariants:
@@ -24,15 +24,14 @@
 
 mod check;
 mod piece;
+mod slots;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use slab::Slab;
-
-use crate::buf::{Borrowed, Buffers, BuffersRepr};
+use crate::buf::{Borrowed, Buffers};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::op::{Completion, OpKind, Request, Segment};
@@ -42,7 +41,8 @@ use crate::queue::{Queue, QueueDescription, QueueOptions, RawCompletion, Wake};
 use crate::stats::{LaneStats, Outcome};
 
 use self::check::Limits;
-use self::piece::{Piece, Step};
+use self::piece::{Gather, Step};
+use self::slots::Slots;
 
 /// What a lane is asked to be.
 #[derive(Debug, Clone)]
@@ -73,8 +73,9 @@ impl Default for LaneOptions {
 pub struct Lane {
     // Dropped after `drop` has waited for every operation, so the slots below may go in any order.
     queue: Box<dyn Queue>,
-    requests: Slab<RequestSlot>,
-    pieces: Slab<Piece>,
+    slots: Slots,
+    /// Requests in the slots.
+    requests: usize,
     /// Pieces that wait for room in the queue.
     backlog: VecDeque<u32>,
     /// Completions for the next poll: of requests that ended without the queue (refused or empty
@@ -82,14 +83,21 @@ pub struct Lane {
     ready: VecDeque<Completion>,
     /// The completion that `call` waits for.
     called: Option<Completion>,
-    /// Raw operations that the queue has.
+    /// Raw operations that the queue has, and the most that it takes.
     queued: usize,
+    capacity: usize,
+    /// Runs of memory that are registered with the kernel: first address and length.
+    registered: Vec<(usize, usize)>,
     /// Raw completions of the poll in progress; kept for its memory.
     raw: Vec<RawCompletion>,
     /// Where each buffer of the request at hand begins in the run of all of them.
     starts: Vec<u64>,
     /// Iovec lists that are not in use; kept for their memory.
-    spare_iovecs: Vec<Vec<libc::iovec>>,
+    #[expect(
+        clippy::vec_box,
+        reason = "a piece holds the box: it keeps the piece small"
+    )]
+    spare_gathers: Vec<Box<Gather>>,
     devices: Vec<Arc<dyn Device>>,
     limits: Vec<Limits>,
     poison: Option<Arc<Poison>>,
@@ -99,20 +107,6 @@ pub struct Lane {
     now_is_old: bool,
     /// A ring belongs to the thread that made it.
     not_send: PhantomData<*mut ()>,
-}
-
-/// A request in flight.
-struct RequestSlot {
-    buffers: Buffers,
-    token: u64,
-    kind: OpKind,
-    /// Pieces that have not ended.
-    pieces_left: u32,
-    bytes: u64,
-    started_ns: u64,
-    error: Option<Error>,
-    /// Whether `call` waits for it.
-    is_called: bool,
 }
 
 impl Lane {
@@ -136,16 +130,17 @@ impl Lane {
         let now_ns = queue.now_ns();
         let capacity = queue.capacity();
         Ok(Self {
-            queue,
-            requests: Slab::with_capacity(capacity),
-            pieces: Slab::with_capacity(capacity),
+            slots: Slots::with_capacity(capacity),
+            requests: 0,
             backlog: VecDeque::new(),
             ready: VecDeque::new(),
             called: None,
             queued: 0,
+            capacity,
+            registered: queue.registered_buffers().to_vec(),
             raw: Vec::with_capacity(capacity + 1),
             starts: Vec::new(),
-            spare_iovecs: Vec::new(),
+            spare_gathers: Vec::new(),
             limits: devices.iter().map(|device| Limits::of(&**device)).collect(),
             devices: devices.to_vec(),
             poison: options.poison.clone(),
@@ -153,6 +148,7 @@ impl Lane {
             now_ns,
             now_is_old: true,
             not_send: PhantomData,
+            queue,
         })
     }
 
@@ -201,91 +197,85 @@ impl Lane {
             mut buffers,
             token,
         } = request;
-        if let Err(error) = self.check(kind, &mut buffers, segments) {
-            return Err(Box::new(Completion {
-                token,
-                kind,
-                buffers,
-                result: Err(error),
-            }));
-        }
-        if segments.is_empty() {
-            return Err(Box::new(Completion {
-                token,
-                kind,
-                buffers,
-                result: Ok(0),
-            }));
-        }
+        let pointer = match self.check(kind, &mut buffers, segments) {
+            Ok(pointer) => pointer,
+            Err(error) => return ended(token, kind, buffers, Err(error)),
+        };
+        let [first, ..] = segments else {
+            return ended(token, kind, buffers, Ok(0));
+        };
         if self.now_is_old {
             self.now_ns = self.queue.now_ns();
             self.now_is_old = false;
         }
-        let entry = self.requests.vacant_entry();
-        let parent = slot_number(entry.key());
-        let slot = entry.insert(RequestSlot {
-            buffers,
-            token,
-            kind,
-            pieces_left: 0,
-            bytes: 0,
-            started_ns: self.now_ns,
-            error: None,
-            is_called,
-        });
-        // A piece's pointers stay good when the slot moves as the slab grows: the memory that a
-        // buffer owns never moves.
-        if let ([segment], BuffersRepr::One(buffer)) = (segments, &mut slot.buffers.0) {
-            slot.pieces_left = 1;
-            let pointer = buffer
-                .pointer()
-                .wrapping_add(memory_size(segment.buffer_offset));
-            let registered = registered_number(self.queue.registered_buffers(), pointer);
-            let piece = self
-                .pieces
-                .insert(Piece::flat(parent, kind, fua, segment, pointer, registered));
-            self.issue(slot_number(piece));
+        self.requests += 1;
+        let number = self.slots.take();
+        let slot = &mut self.slots[number];
+        slot.request
+            .begin(buffers, token, kind, self.now_ns, is_called);
+        if let Some(pointer) = pointer {
+            let registered = registered_number(&self.registered, pointer);
+            slot.piece.begin(number, kind, fua, first);
+            slot.piece.set_flat(pointer, registered);
+            self.issue(number);
         } else {
-            self.fan_out(parent, fua, segments);
+            self.fan_out(number, fua, segments);
         }
-        Ok(parent)
+        Ok(number)
     }
 
-    /// Makes one piece of each run of segments that is contiguous on its device.
+    /// Makes one piece of each run of segments that is contiguous on its device. The first lies in
+    /// the request's own slot, `parent`.
     fn fan_out(&mut self, parent: u32, fua: bool, segments: &[Segment]) {
-        let slot = &mut self.requests[parent as usize];
         let runs = segments.chunk_by(Segment::is_continued_by);
-        // Count first: a piece may not end before the request knows how many there are.
-        slot.pieces_left = slot_number(runs.clone().count());
-        for run in runs {
-            let slot = &mut self.requests[parent as usize];
-            let buffers = slot.buffers.as_mut_slice();
-            let iovecs = self.spare_iovecs.pop().unwrap_or_default();
-            let piece = Piece::gather(parent, slot.kind, fua, run, buffers, &self.starts, iovecs);
-            let piece = self.pieces.insert(piece);
-            self.issue(slot_number(piece));
+        // Counted first: a piece may not end before the request knows how many there are.
+        let count = runs.clone().count();
+        let request = &mut self.slots[parent].request;
+        request.pieces_left = u32::try_from(count).expect("fewer than 2^32 pieces fit in memory");
+        request.is_split = count > 1;
+        let kind = request.kind;
+        for (place, run) in runs.enumerate() {
+            let number = if place == 0 {
+                parent
+            } else {
+                self.slots.take()
+            };
+            let whole = Segment {
+                length: run.iter().map(|part| part.length).sum(),
+                ..run[0]
+            };
+            if kind.has_memory() {
+                let mut gather = self.spare_gathers.pop().unwrap_or_default();
+                let buffers = self.slots[parent].request.buffers.as_mut_slice();
+                gather.collect(run, buffers, &self.starts);
+                self.slots[number].piece.set_gather(gather);
+            }
+            self.slots[number].piece.begin(parent, kind, fua, &whole);
+            self.issue(number);
         }
     }
 
     /// Hands a piece's next raw operation to the queue, or lets it wait for room.
     #[inline]
-    fn issue(&mut self, piece: u32) {
-        if self.queued == self.queue.capacity() || !self.backlog.is_empty() {
-            self.backlog.push_back(piece);
+    fn issue(&mut self, number: u32) {
+        if self.queued == self.capacity || !self.backlog.is_empty() {
+            self.backlog.push_back(number);
         } else {
-            self.hand_over(piece);
+            self.hand_over(number);
         }
     }
 
     #[inline]
-    fn hand_over(&mut self, piece: u32) {
+    fn hand_over(&mut self, number: u32) {
         self.queued += 1;
-        let op = self.pieces[piece as usize].next_op(u64::from(piece));
-        // SAFETY: the operation's memory belongs to buffers that lie in the piece's request slot,
-        // and its iovec list to the piece's slot. Both slots are emptied only in `end_piece`, after
-        // the queue gave this operation's completion; `drop` waits for all of them, and a lane
-        // that is forgotten keeps its slots for ever. `check` made sure that reads go to memory
-        // nobody else has, and that every range lies within its buffer.
+        let piece = &mut self.slots[number].piece;
+        piece.is_queued = true;
+        let op = piece.next_op(u64::from(number));
+        // SAFETY: the operation's memory belongs to buffers that lie in the slot of the piece's
+        // request, and its iovec list to the piece's own slot. Both are emptied only in
+        // `end_piece`, after the queue gave this operation's completion; `drop` waits for all of
+        // them, and a lane that is forgotten keeps its slots for ever. `check` made sure that reads
+        // go to memory nobody else has, and that every range lies within its buffer.
         unsafe { self.queue.submit(&op) };
     }
 
@@ -377,59 +367,83 @@ impl Lane {
     #[inline]
     fn complete(&mut self, raw: RawCompletion, completions: &mut Vec<Completion>) {
         self.queued -= 1;
-        let key = usize::try_from(raw.token).expect("a queue gives back the tokens it was given");
-        let piece = self
-            .pieces
-            .get_mut(key)
-            .expect("a queue gives one completion for each operation, and none for others");
+        let number = u32::try_from(raw.token).expect("a queue gives back the tokens it was given");
+        let piece = &mut self.slots[number].piece;
+        assert!(
+            piece.is_queued,
+            "a queue gives one completion for each operation"
+        );
+        piece.is_queued = false;
         let device = piece.device as usize;
         match piece.advance(raw.result, self.limits[device].offset_mask) {
-            Step::Again => self.issue(slot_number(key)),
-            Step::Done => self.end_piece(key, Ok(()), completions),
+            Step::Done => self.end_piece(number, None, completions),
+            Step::Again => self.issue(number),
             Step::Failed(failure) => {
                 let error = piece.error(failure, self.devices[device].path());
-                self.end_piece(key, Err(error), completions);
+                self.end_piece(number, Some(error), completions);
             }
         }
     }
 
+    /// Ends a piece, and its request when it was the last one.
     #[inline]
-    fn end_piece(&mut self, key: usize, result: Result<()>, completions: &mut Vec<Completion>) {
-        let piece = self.pieces.remove(key);
-        let parent = piece.parent as usize;
-        let slot = &mut self.requests[parent];
-        let latency_ns = self.now_ns.saturating_sub(slot.started_ns);
-        let outcome = match result {
-            Ok(()) => {
-                slot.bytes += piece.length;
+    fn end_piece(
+        &mut self,
+        number: u32,
+        failure: Option<Error>,
+        completions: &mut Vec<Completion>,
+    ) {
+        let piece = &mut self.slots[number].piece;
+        let (parent, device, kind, length) = (piece.parent, piece.device, piece.kind, piece.length);
+        if let Some(gather) = piece.end() {
+            self.spare_gathers.push(gather);
+        }
+        let request = &mut self.slots[parent].request;
+        let latency_ns = self.now_ns.saturating_sub(request.started_ns);
+        let outcome = match failure {
+            None => {
+                request.bytes += length;
                 Outcome::Done {
-                    bytes: piece.length,
+                    bytes: length,
                     latency_ns,
                 }
             }
-            Err(error) => {
+            Some(error) => {
                 if let Some(poison) = &self.poison
-                    && spoils(slot.kind, error.kind())
+                    && spoils(kind, error.kind())
                 {
                     poison.set(&error);
                 }
                 // The first failure is the request's; later ones are most often its echo.
-                slot.error.get_or_insert(error);
+                request.error.get_or_insert(error);
                 Outcome::Failed
             }
         };
         if let Some(stats) = &mut self.stats {
-            stats.record_device(piece.device as usize, piece.kind, outcome);
+            if request.is_split {
+                stats.record_part(device, kind, outcome);
+            } else {
+                stats.record_whole(device, kind, outcome);
+            }
         }
-        slot.pieces_left -= 1;
-        let is_last = slot.pieces_left == 0;
-        self.spare_iovecs.extend(piece.into_iovecs());
-        if !is_last {
-            return;
+        request.pieces_left -= 1;
+        if request.pieces_left == 0 {
+            self.end_request(parent, latency_ns, completions);
         }
-        let slot = self.requests.remove(parent);
-        let result = slot.error.map_or(Ok(slot.bytes), Err);
-        if let Some(stats) = &mut self.stats {
+        if number != parent {
+            self.slots.release(number);
+        }
+    }
+
+    #[inline]
+    fn end_request(&mut self, number: u32, latency_ns: u64, completions: &mut Vec<Completion>) {
+        let request = &mut self.slots[number].request;
+        let (token, kind) = (request.token, request.kind);
+        let buffers = std::mem::replace(&mut request.buffers, Buffers::none());
+        let result = request.error.take().map_or(Ok(request.bytes), Err);
+        if request.is_split
+            && let Some(stats) = &mut self.stats
+        {
             let outcome = match &result {
                 Ok(bytes) => Outcome::Done {
                     bytes: *bytes,
@@ -437,20 +451,21 @@ impl Lane {
                 },
                 Err(_) => Outcome::Failed,
             };
-            stats.record_request(slot.kind, outcome);
+            stats.record_split(kind, outcome);
         }
-        let (token, kind, buffers) = (slot.token, slot.kind, slot.buffers);
         let completion = Completion {
             token,
             kind,
             buffers,
             result,
         };
-        if slot.is_called {
+        if request.is_called {
             self.called = Some(completion);
         } else {
             completions.push(completion);
         }
+        self.slots.release(number);
+        self.requests -= 1;
     }
 
     /// Submits one request and blocks until it completes. Completions of other requests that come
@@ -476,7 +491,7 @@ impl Lane {
             (Some(completion), _) => Ok(completion),
             (None, Err(error)) => {
                 // Nobody waits for it any more: a later poll gives it out.
-                self.requests[slot as usize].is_called = false;
+                self.slots[slot].request.is_called = false;
                 Err(error)
             }
             (None, Ok(())) => unreachable!("the loop ends with a completion or an error"),
@@ -535,12 +550,12 @@ impl Lane {
 
     /// Requests that have not completed, and completions not yet polled.
     pub fn in_flight(&self) -> usize {
-        self.requests.len() + self.ready.len()
+        self.requests + self.ready.len()
     }
 
     /// The most raw operations that are in flight at once.
     pub fn depth(&self) -> usize {
-        self.queue.capacity()
+        self.capacity
     }
 
     /// The devices, in the order by which segments name them.
@@ -602,12 +617,20 @@ fn spoils(operation: OpKind, failure: ErrorKind) -> bool {
     }
 }
 
-fn slot_number(key: usize) -> u32 {
-    u32::try_from(key).expect("fewer than 2^32 operations fit in memory")
-}
-
-fn memory_size(bytes: u64) -> usize {
-    usize::try_from(bytes).expect("a range within a buffer fits in memory")
+/// The end of a request that is not started.
+#[cold]
+fn ended(
+    token: u64,
+    kind: OpKind,
+    buffers: Buffers,
+    result: Result<u64>,
+) -> std::result::Result<u32, Box<Completion>> {
+    Err(Box::new(Completion {
+        token,
+        kind,
+        buffers,
+        result,
+    }))
 }
 
 /// The number of the registered run that `pointer` lies in. Runs are few: one or two.
@@ -641,10 +664,7 @@ impl Drop for Lane {
                 "memory lent to the kernel is given up"
             );
             #[expect(clippy::mem_forget, reason = "the kernel may still use this memory")]
-            std::mem::forget((
-                std::mem::take(&mut self.requests),
-                std::mem::take(&mut self.pieces),
-            ));
+            std::mem::forget(std::mem::take(&mut self.slots));
         }
     }
 }

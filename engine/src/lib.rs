@@ -38,6 +38,7 @@ mod platform;
 pub mod queue;
 mod sys;
 
+mod latency;
 mod stats;
 
 pub mod cpu;

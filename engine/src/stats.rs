@@ -3,22 +3,14 @@
 //! - Latency counts from the submission of a request to the poll that gives its completion; one
 //!   clock reading serves all that is submitted, and one all that completes, between two polls.
 //! - A request that was split counts once among the requests, and once for each operation on each
-//!   device.
-//! - A histogram is made when the first operation of its kind completes; nothing is allocated
-//!   after that.
+//!   device. One that was not is recorded once, where both can find it.
+//! - Counts are made when the first operation of their kind completes; nothing is allocated after
+//!   that.
 
 use hdrhistogram::Histogram;
 
+use crate::latency::LatencyCounts;
 use crate::op::OpKind;
-
-/// The longest latency that is told apart: 100 seconds. Longer ones count as this.
-const LATENCY_NS_MAX: u64 = 100_000_000_000;
-
-/// Three significant digits for whole requests, which reports quote to the p99.99.
-const REQUEST_DIGITS: u8 = 3;
-
-/// Two for each device: a lane over 24 devices keeps all of these.
-const DEVICE_DIGITS: u8 = 2;
 
 /// Counts of one kind of operation.
 #[derive(Debug, Clone)]
@@ -29,48 +21,8 @@ pub struct OpStats {
     pub bytes: u64,
     /// How many ended with an error.
     pub errors: u64,
-    /// Latency of those without an error, in nanoseconds.
+    /// Latency of those without an error, in nanoseconds, each known to 0.8 %.
     pub latency_ns: Histogram<u64>,
-}
-
-impl OpStats {
-    fn new(digits: u8) -> Self {
-        let latency_ns = Histogram::new_with_bounds(1, LATENCY_NS_MAX, digits)
-            .expect("1 to 100 seconds at 2 or 3 digits is a histogram");
-        Self {
-            count: 0,
-            bytes: 0,
-            errors: 0,
-            latency_ns,
-        }
-    }
-
-    #[inline]
-    fn record(&mut self, outcome: Outcome) {
-        self.count += 1;
-        match outcome {
-            Outcome::Done { bytes, latency_ns } => {
-                self.bytes += bytes;
-                self.latency_ns.saturating_record(latency_ns);
-            }
-            Outcome::Failed => self.errors += 1,
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.errors += other.errors;
-        self.latency_ns
-            .add(&other.latency_ns)
-            .expect("histograms of one place have the same bounds");
-    }
-}
-
-impl Default for OpStats {
-    fn default() -> Self {
-        Self::new(REQUEST_DIGITS)
-    }
 }
 
 /// How an operation ended.
@@ -80,16 +32,56 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-/// One table row: a place for each kind of operation.
-#[derive(Debug, Clone, Default)]
-struct ByKind([Option<Box<OpStats>>; OpKind::ALL.len()]);
+#[derive(Clone, Default)]
+struct Counts {
+    done: u64,
+    bytes: u64,
+    errors: u64,
+    latency: LatencyCounts,
+}
+
+impl Counts {
+    #[inline]
+    fn record(&mut self, outcome: Outcome) {
+        match outcome {
+            Outcome::Done { bytes, latency_ns } => {
+                self.done += 1;
+                self.bytes += bytes;
+                self.latency.record(latency_ns);
+            }
+            Outcome::Failed => self.errors += 1,
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.done += other.done;
+        self.bytes += other.bytes;
+        self.errors += other.errors;
+        self.latency.merge(&other.latency);
+    }
+
+    fn told(&self) -> OpStats {
+        OpStats {
+            count: self.done + self.errors,
+            bytes: self.bytes,
+            errors: self.errors,
+            latency_ns: self.latency.histogram(),
+        }
+    }
+}
+
+/// A place for each kind of operation.
+#[derive(Clone, Default)]
+struct ByKind([Option<Box<Counts>>; OpKind::ALL.len()]);
 
 impl ByKind {
     #[inline]
-    fn record(&mut self, kind: OpKind, digits: u8, outcome: Outcome) {
-        self.0[kind.index()]
-            .get_or_insert_with(|| Box::new(OpStats::new(digits)))
-            .record(outcome);
+    fn record(&mut self, kind: OpKind, outcome: Outcome) {
+        self.0[kind.index()].get_or_insert_default().record(outcome);
+    }
+
+    fn of(&self, kind: OpKind) -> Option<&Counts> {
+        self.0[kind.index()].as_deref()
     }
 
     fn merge(&mut self, other: &Self) {
@@ -103,55 +95,100 @@ impl ByKind {
     }
 }
 
+/// What happened on one device.
+#[derive(Clone, Default)]
+struct DeviceCounts {
+    /// Operations that were a request of their own.
+    whole: ByKind,
+    /// Operations that were a part of a split request.
+    parts: ByKind,
+}
+
 /// What one lane, or several merged, did since it was made or its statistics were taken.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct LaneStats {
-    requests: ByKind,
-    devices: Vec<ByKind>,
+    devices: Vec<DeviceCounts>,
+    /// Split requests.
+    split: ByKind,
 }
 
 impl LaneStats {
     pub(crate) fn new(devices: usize) -> Self {
         Self {
-            requests: ByKind::default(),
-            devices: vec![ByKind::default(); devices],
+            devices: vec![DeviceCounts::default(); devices],
+            split: ByKind::default(),
         }
     }
 
+    /// A request that was one operation on one device.
     #[inline]
-    pub(crate) fn record_request(&mut self, kind: OpKind, outcome: Outcome) {
-        self.requests.record(kind, REQUEST_DIGITS, outcome);
+    pub(crate) fn record_whole(&mut self, device: u32, kind: OpKind, outcome: Outcome) {
+        self.devices[device as usize].whole.record(kind, outcome);
     }
 
+    /// One operation of a split request.
     #[inline]
-    pub(crate) fn record_device(&mut self, device: usize, kind: OpKind, outcome: Outcome) {
-        self.devices[device].record(kind, DEVICE_DIGITS, outcome);
+    pub(crate) fn record_part(&mut self, device: u32, kind: OpKind, outcome: Outcome) {
+        self.devices[device as usize].parts.record(kind, outcome);
+    }
+
+    /// A split request, as a whole.
+    #[inline]
+    pub(crate) fn record_split(&mut self, kind: OpKind, outcome: Outcome) {
+        self.split.record(kind, outcome);
     }
 
     /// Whole requests of `kind`, as the caller submitted them. All zero when there were none.
     pub fn total(&self, kind: OpKind) -> OpStats {
-        self.requests.0[kind.index()]
-            .as_deref()
-            .cloned()
-            .unwrap_or_default()
+        let whole = self.devices.iter().map(|device| &device.whole);
+        sum(whole
+            .chain([&self.split])
+            .filter_map(|table| table.of(kind)))
+        .told()
     }
 
     /// Operations of `kind` on one device, by its place in the lane's list; none when there were
     /// none.
-    pub fn device(&self, slot: usize, kind: OpKind) -> Option<&OpStats> {
-        self.devices.get(slot)?.0[kind.index()].as_deref()
+    pub fn device(&self, slot: usize, kind: OpKind) -> Option<OpStats> {
+        let device = self.devices.get(slot)?;
+        let counts = [&device.whole, &device.parts].map(|table| table.of(kind));
+        counts
+            .iter()
+            .any(Option::is_some)
+            .then(|| sum(counts.into_iter().flatten()).told())
     }
 
     /// Adds what another lane over the same devices did.
     pub fn merge(&mut self, other: &Self) {
-        self.requests.merge(&other.requests);
         if self.devices.len() < other.devices.len() {
             self.devices
-                .resize_with(other.devices.len(), ByKind::default);
+                .resize_with(other.devices.len(), DeviceCounts::default);
         }
         for (mine, theirs) in self.devices.iter_mut().zip(&other.devices) {
-            mine.merge(theirs);
+            mine.whole.merge(&theirs.whole);
+            mine.parts.merge(&theirs.parts);
         }
+        self.split.merge(&other.split);
+    }
+}
+
+fn sum<'a>(counts: impl Iterator<Item = &'a Counts>) -> Counts {
+    counts.fold(Counts::default(), |mut total, counts| {
+        total.merge(counts);
+        total
+    })
+}
+
+impl std::fmt::Debug for LaneStats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut list = f.debug_map();
+        for kind in OpKind::ALL {
+            let total = self.total(kind);
+            if total.count > 0 {
+                list.entry(&kind, &(total.count, total.bytes, total.errors));
+            }
+        }
+        list.finish()
     }
 }
 
@@ -159,33 +196,43 @@ impl LaneStats {
 mod tests {
     use super::*;
 
+    const DONE: Outcome = Outcome::Done {
+        bytes: 4096,
+        latency_ns: 1000,
+    };
+
+    #[test]
+    fn a_whole_request_counts_for_itself_and_its_device() {
+        let mut stats = LaneStats::new(2);
+        stats.record_whole(1, OpKind::Read, DONE);
+        assert_eq!(stats.total(OpKind::Read).count, 1);
+        assert_eq!(stats.device(1, OpKind::Read).unwrap().bytes, 4096);
+        assert!(stats.device(0, OpKind::Read).is_none());
+    }
+
+    #[test]
+    fn a_split_request_counts_once_and_its_parts_on_their_devices() {
+        let mut stats = LaneStats::new(2);
+        stats.record_part(0, OpKind::Write, DONE);
+        stats.record_part(1, OpKind::Write, Outcome::Failed);
+        stats.record_split(OpKind::Write, Outcome::Failed);
+        let total = stats.total(OpKind::Write);
+        assert_eq!((total.count, total.bytes, total.errors), (1, 0, 1));
+        assert_eq!(stats.device(0, OpKind::Write).unwrap().bytes, 4096);
+        assert_eq!(stats.device(1, OpKind::Write).unwrap().errors, 1);
+    }
+
     #[test]
     fn merging_adds_every_count() {
         let mut one = LaneStats::new(1);
-        one.record_request(
-            OpKind::Read,
-            Outcome::Done {
-                bytes: 4096,
-                latency_ns: 1000,
-            },
-        );
-        one.record_device(
-            0,
-            OpKind::Read,
-            Outcome::Done {
-                bytes: 4096,
-                latency_ns: 1000,
-            },
-        );
+        one.record_whole(0, OpKind::Read, DONE);
         let mut two = LaneStats::new(2);
-        two.record_request(OpKind::Read, Outcome::Failed);
-        two.record_device(1, OpKind::Write, Outcome::Failed);
+        two.record_whole(1, OpKind::Read, DONE);
+        two.record_whole(0, OpKind::Read, Outcome::Failed);
         one.merge(&two);
         let total = one.total(OpKind::Read);
-        assert_eq!((total.count, total.bytes, total.errors), (2, 4096, 1));
-        assert_eq!(total.latency_ns.len(), 1);
-        assert_eq!(one.device(0, OpKind::Read).unwrap().count, 1);
-        assert_eq!(one.device(1, OpKind::Write).unwrap().errors, 1);
-        assert!(one.device(0, OpKind::Flush).is_none());
+        assert_eq!((total.count, total.bytes, total.errors), (3, 8192, 1));
+        assert_eq!(total.latency_ns.len(), 2);
+        assert_eq!(one.device(0, OpKind::Read).unwrap().count, 2);
     }
 }

@@ -27,13 +27,8 @@ const ALIGN_BYTES: usize = 4096;
 pub struct AlignedBuf {
     pointer: NonNull<u8>,
     length: usize,
-    memory: Memory,
-}
-
-enum Memory {
-    Heap(Layout),
-    // Held for its drop: it unmaps what `pointer` points to.
-    Mapped(Region),
+    /// From 2 MiB on the memory is a mapping of its own, below it is of the heap.
+    capacity: usize,
 }
 
 // SAFETY: the buffer owns its memory alone; nothing about it is tied to a thread.
@@ -49,15 +44,15 @@ impl AlignedBuf {
     /// [`ErrorKind::Exhausted`] when the memory is not to be had.
     pub fn zeroed(length: usize) -> Result<Self> {
         if length >= HUGE_PAGE_BYTES {
-            let region = Region::map(length)?;
+            let (pointer, capacity) = Region::map(length)?.into_parts();
             return Ok(Self {
-                pointer: region.pointer(),
+                pointer,
                 length,
-                memory: Memory::Mapped(region),
+                capacity,
             });
         }
-        let layout = Layout::from_size_align(length.max(1), ALIGN_BYTES)
-            .expect("less than 2 MiB, aligned to a power of two, is a layout");
+        let capacity = length.max(1);
+        let layout = heap_layout(capacity);
         // SAFETY: the layout's size is not zero.
         let pointer = NonNull::new(unsafe { alloc::alloc_zeroed(layout) }).ok_or_else(|| {
             Error::new(
@@ -68,7 +63,7 @@ impl AlignedBuf {
         Ok(Self {
             pointer,
             length,
-            memory: Memory::Heap(layout),
+            capacity,
         })
     }
 
@@ -85,10 +80,7 @@ impl AlignedBuf {
 
     /// The most bytes it can hold.
     pub fn capacity(&self) -> usize {
-        match &self.memory {
-            Memory::Heap(layout) => layout.size(),
-            Memory::Mapped(region) => region.bytes(),
-        }
+        self.capacity
     }
 
     /// Makes it `length` bytes long; operations transfer just these. Bytes that come into view are
@@ -137,11 +129,19 @@ impl AsRef<[u8]> for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        if let Memory::Heap(layout) = self.memory {
+        if self.capacity >= HUGE_PAGE_BYTES {
+            // SAFETY: pointer and capacity came out of `into_parts`, and this is their only owner.
+            drop(unsafe { Region::from_parts(self.pointer, self.capacity) });
+        } else {
             // SAFETY: the pointer came from `alloc_zeroed` with this very layout.
-            unsafe { alloc::dealloc(self.pointer.as_ptr(), layout) };
+            unsafe { alloc::dealloc(self.pointer.as_ptr(), heap_layout(self.capacity)) };
         }
     }
+}
+
+fn heap_layout(capacity: usize) -> Layout {
+    Layout::from_size_align(capacity, ALIGN_BYTES)
+        .expect("less than 2 MiB, aligned to a power of two, is a layout")
 }
 
 impl fmt::Debug for AlignedBuf {

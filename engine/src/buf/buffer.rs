@@ -14,7 +14,8 @@ pub struct Buffer(Repr);
 enum Repr {
     Aligned(AlignedBuf),
     Pooled(PoolBuf),
-    Shared(Bytes),
+    // Boxed: it is the rare one, and every operation moves a buffer a few times.
+    Shared(Box<Bytes>),
     // Made only by calls of this crate that return after the operation's completion, and taken
     // apart by them: no caller ever holds one.
     Borrowed(Borrowed),
@@ -89,6 +90,7 @@ impl Buffer {
     }
 
     /// How many bytes an operation transfers.
+    #[inline]
     pub fn len(&self) -> usize {
         match &self.0 {
             Repr::Aligned(buffer) => buffer.len(),
@@ -104,22 +106,26 @@ impl Buffer {
     }
 
     /// Whether a read may be given this memory.
-    pub(crate) fn is_writable(&self) -> bool {
-        match &self.0 {
-            Repr::Aligned(_) | Repr::Pooled(_) => true,
-            Repr::Shared(_) => false,
-            Repr::Borrowed(buffer) => buffer.writable,
-        }
+    pub(crate) fn is_writable(&mut self) -> bool {
+        self.parts().2
     }
 
-    /// The first byte, for the kernel. Valid as long as this value or what it was moved to lives:
-    /// the memory itself never moves.
+    /// The first byte, for the kernel.
     pub(crate) fn pointer(&mut self) -> *mut u8 {
+        self.parts().0
+    }
+
+    /// The first byte for the kernel, the length, and whether a read may be given this memory.
+    ///
+    /// The pointer is valid as long as this value, or what it was moved to, lives: the memory that
+    /// a buffer owns never moves.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (*mut u8, usize, bool) {
         match &mut self.0 {
-            Repr::Aligned(buffer) => buffer.as_mut_ptr(),
-            Repr::Pooled(buffer) => buffer.as_mut_ptr(),
-            Repr::Shared(buffer) => buffer.as_ptr().cast_mut(),
-            Repr::Borrowed(buffer) => buffer.pointer,
+            Repr::Aligned(buffer) => (buffer.as_mut_ptr(), buffer.len(), true),
+            Repr::Pooled(buffer) => (buffer.as_mut_ptr(), buffer.len(), true),
+            Repr::Shared(buffer) => (buffer.as_ptr().cast_mut(), buffer.len(), false),
+            Repr::Borrowed(buffer) => (buffer.pointer, buffer.length, buffer.writable),
         }
     }
 }
@@ -138,7 +144,7 @@ impl From<PoolBuf> for Buffer {
 
 impl From<Bytes> for Buffer {
     fn from(buffer: Bytes) -> Self {
-        Self(Repr::Shared(buffer))
+        Self(Repr::Shared(Box::new(buffer)))
     }
 }
 
@@ -170,7 +176,7 @@ impl TryFrom<Buffer> for Bytes {
     /// Owned memory becomes shared bytes without a copy.
     fn try_from(buffer: Buffer) -> Result<Self, Buffer> {
         match buffer.0 {
-            Repr::Shared(inner) => Ok(inner),
+            Repr::Shared(inner) => Ok(*inner),
             Repr::Aligned(inner) => Ok(inner.into_bytes()),
             Repr::Pooled(inner) => Ok(Self::from_owner(inner)),
             Repr::Borrowed(inner) => Err(Buffer(Repr::Borrowed(inner))),
@@ -196,8 +202,13 @@ impl Buffers {
     }
 
     /// How many bytes all of them hold together.
+    #[inline]
     pub fn total_len(&self) -> u64 {
-        self.iter().map(|buffer| buffer.len() as u64).sum()
+        match &self.0 {
+            BuffersRepr::None => 0,
+            BuffersRepr::One(buffer) => buffer.len() as u64,
+            BuffersRepr::Many(buffers) => buffers.iter().map(|buffer| buffer.len() as u64).sum(),
+        }
     }
 
     /// Each buffer in turn.
@@ -206,6 +217,7 @@ impl Buffers {
     }
 
     /// The only buffer; none when there are none or several.
+    #[inline]
     pub fn into_one(self) -> Option<Buffer> {
         match self.0 {
             BuffersRepr::One(buffer) => Some(buffer),

@@ -31,13 +31,19 @@ impl BufPool {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidInput`] when `piece_bytes` is not a multiple of 4096 or either is zero;
+    /// [`ErrorKind::InvalidInput`] when `piece_bytes` is not a multiple of 4096, or 4 GiB and
+    /// more, or either is zero;
     /// [`ErrorKind::Exhausted`] when the memory is not to be had.
     pub fn new(piece_bytes: usize, count: usize) -> Result<Self> {
-        if piece_bytes == 0 || !piece_bytes.is_multiple_of(4096) {
+        if piece_bytes == 0
+            || !piece_bytes.is_multiple_of(4096)
+            || u32::try_from(piece_bytes).is_err()
+        {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
-                format!("pieces of a pool are a multiple of 4096 bytes, not {piece_bytes}"),
+                format!(
+                    "pieces of a pool are a multiple of 4096 bytes, below 4 GiB, not {piece_bytes}"
+                ),
             ));
         }
         let pieces = u32::try_from(count).ok().filter(|&pieces| pieces > 0);
@@ -67,7 +73,7 @@ impl BufPool {
             pool: Arc::clone(&self.0),
             pointer,
             index,
-            length: self.0.piece_bytes,
+            length: length_of(self.0.piece_bytes),
         })
     }
 
@@ -108,7 +114,7 @@ pub struct PoolBuf {
     pool: Arc<Shared>,
     pointer: NonNull<u8>,
     index: u32,
-    length: usize,
+    length: u32,
 }
 
 // SAFETY: a piece is held by one value at a time, and the arena lives as long as the piece.
@@ -133,7 +139,7 @@ impl PoolBuf {
             "a piece of {} cannot be {length}",
             self.capacity()
         );
-        self.length = length;
+        self.length = length_of(length);
     }
 }
 
@@ -143,14 +149,14 @@ impl Deref for PoolBuf {
     fn deref(&self) -> &[u8] {
         // SAFETY: the piece is `piece_bytes` initialised bytes of an arena that the `Arc` keeps
         // alive, `length` is not more, and no other value holds the piece.
-        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.length as usize) }
     }
 }
 
 impl DerefMut for PoolBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; the exclusive reference makes this the only access.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.length as usize) }
     }
 }
 
@@ -164,6 +170,10 @@ impl Drop for PoolBuf {
     fn drop(&mut self) {
         self.pool.free.lock().push(self.index);
     }
+}
+
+fn length_of(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a piece is below 4 GiB, by `BufPool::new`")
 }
 
 impl fmt::Debug for PoolBuf {

@@ -83,12 +83,23 @@ impl Region {
         }
     }
 
-    pub(super) fn pointer(&self) -> NonNull<u8> {
-        self.pointer
+    /// Takes it apart, to be put together again by [`from_parts`](Self::from_parts).
+    pub(super) fn into_parts(self) -> (NonNull<u8>, usize) {
+        let region = std::mem::ManuallyDrop::new(self);
+        (region.pointer, region.bytes)
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// The region that was taken apart.
+    ///
+    /// # Safety
+    ///
+    /// The parts came from [`into_parts`](Self::into_parts), and are put together once.
+    pub(super) unsafe fn from_parts(pointer: NonNull<u8>, bytes: usize) -> Self {
+        Self { pointer, bytes }
+    }
+
+    pub(super) fn pointer(&self) -> NonNull<u8> {
+        self.pointer
     }
 }
 

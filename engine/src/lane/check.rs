@@ -53,34 +53,40 @@ impl Limits {
 }
 
 impl Lane {
-    /// Refuses a request that makes no sense. For several buffers it leaves in `self.starts` where
-    /// each begins in the run of all of them.
+    /// Refuses a request that makes no sense.
+    ///
+    /// Returns the first byte of a request that is one run of memory on one device, which most are.
+    /// For all others it leaves in `self.starts` where each buffer begins in the run of all of
+    /// them.
     #[inline]
     pub(super) fn check(
         &mut self,
         kind: OpKind,
         buffers: &mut Buffers,
         segments: &[Segment],
-    ) -> Result<()> {
+    ) -> Result<Option<*mut u8>> {
         if kind.changes_media()
             && let Some(refusal) = self.poison.as_ref().and_then(|poison| poison.refusal())
         {
             return Err(refusal);
         }
-        // The plain case first: one buffer, on one device, in one piece.
         if let ([segment], BuffersRepr::One(buffer)) = (segments, &mut buffers.0)
             && let Some(limits) = self.limits.get(segment.device as usize)
             && limits.admit(segment.offset, segment.length)
-            && segment.buffer_offset == 0
-            && segment.length == buffer.len() as u64
-            && segment.length > 0
-            && buffer.pointer().addr() & limits.memory_mask == 0
             && kind.has_memory()
-            && (kind == OpKind::Write || buffer.is_writable())
         {
-            return Ok(());
+            let (pointer, length, is_writable) = buffer.parts();
+            if length as u64 == segment.length
+                && segment.buffer_offset == 0
+                && length > 0
+                && pointer.addr() & limits.memory_mask == 0
+                && (kind == OpKind::Write || is_writable)
+            {
+                return Ok(Some(pointer));
+            }
         }
-        self.check_in_full(kind, buffers, segments)
+        self.check_in_full(kind, buffers, segments)?;
+        Ok(None)
     }
 
     fn check_in_full(
@@ -95,7 +101,7 @@ impl Lane {
         if !kind.has_memory() && !buffers.is_empty() {
             return Err(invalid("takes no buffers".to_owned()));
         }
-        if kind == OpKind::Read && !buffers.iter().all(Buffer::is_writable) {
+        if kind == OpKind::Read && !buffers.iter_mut().all(Buffer::is_writable) {
             return Err(invalid("shared bytes cannot be read into".to_owned()));
         }
         self.starts.clear();

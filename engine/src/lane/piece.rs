@@ -12,25 +12,25 @@ use crate::op::{OpKind, Segment};
 use crate::queue::{Memory, RAW_BYTES_MAX, RAW_IOVECS_MAX, RawOp};
 
 /// How often in a row an operation is tried again that made no progress.
-const RETRIES_MAX: u16 = 64;
+const RETRIES_MAX: u8 = 64;
 
 /// A run of bytes on one device.
 #[derive(Debug)]
 pub(super) struct Piece {
-    /// The request it belongs to.
+    /// The slot of the request that it belongs to.
     pub(super) parent: u32,
     pub(super) device: u32,
     pub(super) kind: OpKind,
     fua: bool,
+    /// Whether the queue has a raw operation of it.
+    pub(super) is_queued: bool,
     /// Attempts since the last progress.
-    retries: u16,
+    retries: u8,
     /// All of its bytes.
     pub(super) length: u64,
     /// Where the next raw operation begins, and how many bytes are left from there.
     offset: u64,
     remaining: u64,
-    /// The bytes of the raw operation in flight.
-    issued: u64,
     memory: PieceMemory,
 }
 
@@ -41,11 +41,15 @@ enum PieceMemory {
         pointer: *mut u8,
         registered: Option<u16>,
     },
-    /// The runs of memory still to be transferred are those from `first` on.
-    Gather {
-        iovecs: Vec<iovec>,
-        first: usize,
-    },
+    Gather(Box<Gather>),
+}
+
+/// Memory in several runs.
+#[derive(Debug, Default)]
+pub(super) struct Gather {
+    iovecs: Vec<iovec>,
+    /// The runs still to be transferred are those from this one on.
+    first: usize,
 }
 
 /// What a raw completion means for its piece.
@@ -67,79 +71,69 @@ pub(super) enum Failure {
     Nothing,
 }
 
-impl Piece {
-    /// A piece whose memory, if any, is one run that starts at `pointer`.
-    #[inline]
-    pub(super) fn flat(
-        parent: u32,
-        kind: OpKind,
-        fua: bool,
-        segment: &Segment,
-        pointer: *mut u8,
-        registered: Option<u16>,
-    ) -> Self {
-        Self {
-            memory: PieceMemory::Flat {
-                pointer,
-                registered,
-            },
-            ..Self::without_memory(parent, kind, fua, segment)
-        }
-    }
-
-    #[inline]
-    fn without_memory(parent: u32, kind: OpKind, fua: bool, segment: &Segment) -> Self {
-        Self {
-            parent,
-            device: segment.device,
-            kind,
-            fua,
-            retries: 0,
-            length: segment.length,
-            offset: segment.offset,
-            remaining: segment.length,
-            issued: 0,
-            memory: PieceMemory::None,
-        }
-    }
-
-    /// The piece of a run of segments that is contiguous on its device, with memory wherever the
-    /// segments say. `iovecs` is empty; its memory is used.
-    pub(super) fn gather(
-        parent: u32,
-        kind: OpKind,
-        fua: bool,
-        run: &[Segment],
-        buffers: &mut [Buffer],
-        starts: &[u64],
-        mut iovecs: Vec<iovec>,
-    ) -> Self {
-        let whole = Segment {
-            length: run.iter().map(|segment| segment.length).sum(),
-            ..run[0]
-        };
-        let piece = Self::without_memory(parent, kind, fua, &whole);
-        if !kind.has_memory() {
-            return piece;
-        }
+impl Gather {
+    /// Takes down the memory of a run of segments. The list is empty before.
+    pub(super) fn collect(&mut self, run: &[Segment], buffers: &mut [Buffer], starts: &[u64]) {
         for segment in run {
             for (pointer, length) in memory_of(segment, buffers, starts) {
-                iovecs.push(iovec {
+                self.iovecs.push(iovec {
                     iov_base: pointer.cast(),
                     iov_len: length,
                 });
             }
         }
+    }
+}
+
+impl Piece {
+    /// A slot's piece before the first one comes.
+    pub(super) const fn vacant() -> Self {
         Self {
-            memory: PieceMemory::Gather { iovecs, first: 0 },
-            ..piece
+            parent: 0,
+            device: 0,
+            kind: OpKind::Flush,
+            fua: false,
+            is_queued: false,
+            retries: 0,
+            length: 0,
+            offset: 0,
+            remaining: 0,
+            memory: PieceMemory::None,
         }
+    }
+
+    /// Makes it the piece of `parent` that lies at `place`. Its memory is set apart from this, and
+    /// is none otherwise.
+    #[inline]
+    pub(super) fn begin(&mut self, parent: u32, kind: OpKind, fua: bool, place: &Segment) {
+        self.parent = parent;
+        self.device = place.device;
+        self.kind = kind;
+        self.fua = fua;
+        self.retries = 0;
+        self.length = place.length;
+        self.offset = place.offset;
+        self.remaining = place.length;
+    }
+
+    /// Its memory is one run.
+    #[inline]
+    pub(super) fn set_flat(&mut self, pointer: *mut u8, registered: Option<u16>) {
+        self.memory = PieceMemory::Flat {
+            pointer,
+            registered,
+        };
+    }
+
+    /// Its memory is several runs.
+    pub(super) fn set_gather(&mut self, gather: Box<Gather>) {
+        self.memory = PieceMemory::Gather(gather);
     }
 
     /// The raw operation for what comes next, as much as the kernel takes at once.
     #[inline]
-    pub(super) fn next_op(&mut self, token: u64) -> RawOp {
-        let (length, memory) = match &mut self.memory {
+    pub(super) fn next_op(&self, token: u64) -> RawOp {
+        let (length, memory) = match &self.memory {
             PieceMemory::None => (self.remaining, Memory::None),
             PieceMemory::Flat {
                 pointer,
@@ -151,9 +145,8 @@ impl Piece {
                     registered: *registered,
                 },
             ),
-            PieceMemory::Gather { iovecs, first } => next_vector(&iovecs[*first..]),
+            PieceMemory::Gather(gather) => next_vector(&gather.iovecs[gather.first..]),
         };
-        self.issued = length;
         RawOp {
             kind: self.kind,
             fua: self.fua,
@@ -181,9 +174,9 @@ impl Piece {
             return Step::Done;
         }
         assert!(
-            bytes <= self.issued,
-            "the kernel moved {bytes} bytes where {} were asked",
-            self.issued
+            bytes < self.remaining,
+            "{bytes} bytes were moved where {} were asked",
+            self.remaining
         );
         // A transfer that stopped within a block is done again from the block's start: rewriting
         // or rereading the same bytes changes nothing.
@@ -208,27 +201,29 @@ impl Piece {
         match &mut self.memory {
             PieceMemory::None => {}
             PieceMemory::Flat { pointer, .. } => *pointer = pointer.wrapping_add(left),
-            PieceMemory::Gather { iovecs, first } => {
+            PieceMemory::Gather(gather) => {
                 while left > 0 {
-                    let head = &mut iovecs[*first];
+                    let head = &mut gather.iovecs[gather.first];
                     let step = left.min(head.iov_len);
                     head.iov_base = head.iov_base.wrapping_byte_add(step);
                     head.iov_len -= step;
                     left -= step;
-                    *first += usize::from(head.iov_len == 0);
+                    gather.first += usize::from(head.iov_len == 0);
                 }
             }
         }
     }
 
-    /// The memory of the iovec list, to be used again.
-    pub(super) fn into_iovecs(self) -> Option<Vec<iovec>> {
-        match self.memory {
-            PieceMemory::Gather { mut iovecs, .. } => {
-                iovecs.clear();
-                Some(iovecs)
-            }
+    /// Ends it. Gives the iovec list back, emptied, to be used again.
+    #[inline]
+    pub(super) fn end(&mut self) -> Option<Box<Gather>> {
+        match std::mem::replace(&mut self.memory, PieceMemory::None) {
             PieceMemory::None | PieceMemory::Flat { .. } => None,
+            PieceMemory::Gather(mut gather) => {
+                gather.iovecs.clear();
+                gather.first = 0;
+                Some(gather)
+            }
         }
     }
 

@@ -55,7 +55,7 @@ pub struct RawOp {
     pub length: u64,
     /// The memory to move them from or to.
     pub memory: Memory,
-    /// Given back with the completion.
+    /// Given back with the completion. Anything but `u64::MAX`, which queues keep for themselves.
     pub token: u64,
 }
 

@@ -28,7 +28,7 @@ use crate::sys::clock::monotonic_ns;
 /// Threads for the operations that the ring does not run.
 const POOL_THREADS: usize = 2;
 
-/// The token of the poll on the wake-up descriptor. Lanes use small numbers.
+/// The token of the poll on the wake-up descriptor; no operation has it (see [`RawOp::token`]).
 const WAKE_TOKEN: u64 = u64::MAX;
 
 /// A ring over a list of devices.
@@ -103,6 +103,11 @@ impl UringQueue {
             OpKind::Flush => !self.is_iopoll,
             OpKind::Discard | OpKind::WriteZeroes => false,
         }
+    }
+
+    #[inline]
+    fn in_flight(&self) -> usize {
+        self.in_ring + self.pool.as_ref().map_or(0, SyncPool::in_flight)
     }
 
     /// Has the ring watch the wake-up descriptor, if anybody can wake this queue.
@@ -287,11 +292,12 @@ unsafe impl Queue for UringQueue {
     #[inline]
     unsafe fn submit(&mut self, op: &RawOp) {
         if self.runs(op.kind) {
-            assert!(self.in_ring < self.capacity, "the queue is full");
+            assert!(self.in_flight() < self.capacity, "the queue is full");
             let entry = entry_for(self.targets[op.device as usize], op);
             self.push(&entry);
             self.in_ring += 1;
         } else {
+            assert!(self.in_flight() < self.capacity, "the queue is full");
             // SAFETY: passed on from this function's own contract.
             unsafe { self.hand_to_pool(op) };
         }
@@ -327,6 +333,11 @@ unsafe impl Queue for UringQueue {
             } else {
                 missing.min(self.in_ring)
             };
+            if want == 0 && self.in_ring == 0 {
+                // Nothing is in flight, and nobody is left who could wake us.
+                self.reap(completions);
+                return Ok(());
+            }
             self.enter(want)?;
             if self.reap(completions) || completions.len() >= enough {
                 return Ok(());

@@ -19,7 +19,7 @@ pub(super) trait Blocks {
     fn write_blocks(&mut self, memory: &[u8], offset: u64) -> Result<()>;
 }
 
-/// What offsets, lengths and addresses must be multiples of.
+/// What offsets, lengths and addresses must be multiples of: powers of two.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Alignment {
     pub(super) block_bytes: u64,

@@ -205,7 +205,7 @@ impl Shared {
             return Ok(());
         }
         if !self.layout.contains(offset, length)
-            || !(offset | length).is_multiple_of(self.align.block_bytes)
+            || (offset | length) & (self.align.block_bytes - 1) != 0
             || (self.is_read_only && kind.changes_media())
         {
             return Err(self.refusal(kind, offset, length));
