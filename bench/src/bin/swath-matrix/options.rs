@@ -1,0 +1,270 @@
+//! The command line of `swath-matrix`, in fio's words where fio has them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use swath_bench::{
+    Depth, Error, Pattern, Result, format_size, parse_duration, parse_size, parse_size_list,
+};
+use swath_engine::Backend;
+
+/// Chunks and members are multiples of this.
+const UNIT_BYTES: u64 = 4096;
+
+/// What a member needs besides its data: the areas at its head and tail.
+pub(crate) const MEMBER_OVERHEAD_BYTES: u64 = 4 << 20;
+
+/// No drive addresses less.
+pub(crate) const BLOCK_BYTES_MIN: u64 = 512;
+
+const EXAMPLES: &str = "\
+Examples:
+  swath-matrix
+      36 cells on four files of 1 GiB that it makes and removes: about three minutes
+  swath-matrix --baseline --rounds 5 --bs 1m --rw read,write
+      what the stripe costs: volume and bare members in turn, the median of five
+  swath-matrix --fill unwritten --bs 4k --rw randread
+      what the software costs: reads of blocks that no drive is asked for
+  swath-matrix --bs 4k..1m --rw read,randread --json report.json /dev/nvme[0-3]n1
+      reads of a volume that is there; nothing is written
+  swath-matrix --destructive --chunk 512k /dev/nvme[0-3]n1
+      a new volume on these drives, filled, then the whole matrix; their data is lost
+
+Sizes are powers of two (4k, 1m, 1g), times are seconds unless they say ms, s, m or h.
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted (results so far are printed).";
+
+/// Measures a striped volume: bandwidth, IOPS, latency and CPU time from 4 KiB to 1 MiB.
+///
+/// Without members it makes files of its own under cargo's target directory, writes them in full,
+/// and removes them at the end.
+#[derive(Debug, Parser)]
+#[command(name = "swath-matrix", version, after_help = EXAMPLES, max_term_width = 100)]
+pub(crate) struct Options {
+    /// Members of the volume, in any order, or one directory that holds them. A volume on them is
+    /// used (cells that write overwrite its data); anything else is refused without --destructive
+    #[arg(value_name = "MEMBER")]
+    pub(crate) members: Vec<PathBuf>,
+
+    /// Block sizes: a list, or runs of doublings as in 4k..1m
+    #[arg(long, value_name = "SIZES", default_value = "4k,8k,16k,32k,64k,128k,256k,512k,1m",
+          value_parser = |text: &str| parse_size_list(text).map(Sizes), help_heading = "Cells")]
+    pub(crate) bs: Sizes,
+
+    /// Patterns: read, write, randread, randwrite [default: all; with --fill unwritten those that
+    /// read]
+    #[arg(
+        long,
+        value_name = "PATTERNS",
+        value_delimiter = ',',
+        help_heading = "Cells"
+    )]
+    pub(crate) rw: Vec<Pattern>,
+
+    /// Requests in flight on each lane. auto: 128 small ones on all lanes together, fewer from
+    /// 128k on, so that no more than 8 MiB are in flight; proportionally more from five members on
+    #[arg(long, value_name = "N|auto", default_value = "auto", value_parser = parse_depth,
+          help_heading = "Cells")]
+    pub(crate) iodepth: Depth,
+
+    /// Lanes: threads, each pinned to a core, each with a queue of its own
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Cells")]
+    pub(crate) numjobs: u32,
+
+    /// How long each cell is measured
+    #[arg(long, value_name = "TIME", default_value = "4s", value_parser = parse_runtime,
+          help_heading = "Cells")]
+    pub(crate) runtime: Duration,
+
+    /// How long each cell runs before anything counts
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = parse_duration,
+          help_heading = "Cells")]
+    pub(crate) ramp_time: Duration,
+
+    /// How often each cell is measured; the median by bandwidth is reported
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Cells")]
+    pub(crate) rounds: u32,
+
+    /// Measure each cell on the bare members too, in turn with the volume: the same lanes at the
+    /// same total depth without the stripe map. Efficiency is volume / bare members
+    #[arg(long, help_heading = "Cells")]
+    pub(crate) baseline: bool,
+
+    /// What offsets and data are drawn from
+    #[arg(long, value_name = "N", default_value_t = 42, help_heading = "Cells")]
+    pub(crate) seed: u64,
+
+    /// Chunk of a volume that is made, a multiple of 4k [default: 1m]
+    #[arg(long, value_name = "SIZE", value_parser = parse_chunk, help_heading = "Volume")]
+    pub(crate) chunk: Option<u64>,
+
+    /// How many members to make
+    #[arg(long = "members", value_name = "N", default_value_t = 4, conflicts_with = "members",
+          id = "member-count", value_parser = clap::value_parser!(u32).range(1..=128),
+          help_heading = "Volume")]
+    pub(crate) member_count: u32,
+
+    /// Size of each member that is made, a multiple of 4k
+    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = parse_member_size,
+          conflicts_with = "members", help_heading = "Volume")]
+    pub(crate) size: u64,
+
+    /// Where to make members [default: swath-matrix under cargo's target directory]
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "members",
+        help_heading = "Volume"
+    )]
+    pub(crate) dir: Option<PathBuf>,
+
+    /// What members hold before they are measured. unwritten: reserved blocks only, whose reads
+    /// cost software alone; cells that write are refused [default: written for a new volume, as it
+    /// is for one that is there]
+    #[arg(long, value_enum, help_heading = "Volume")]
+    pub(crate) fill: Option<FillChoice>,
+
+    /// Members may be overwritten: make a volume where there is none, write to block devices
+    #[arg(long, help_heading = "Volume")]
+    pub(crate) destructive: bool,
+
+    /// How bytes are moved: auto, uring, aio or sync
+    #[arg(long, default_value = "auto", help_heading = "Queue")]
+    pub(crate) backend: Backend,
+
+    /// io_uring: complete by polling the device; needs a device with poll queues
+    #[arg(long, help_heading = "Queue")]
+    pub(crate) iopoll: bool,
+
+    /// io_uring: let a kernel thread submit; costs a core
+    #[arg(long, help_heading = "Queue")]
+    pub(crate) sqpoll: bool,
+
+    /// Most requests to submit at once
+    #[arg(long, value_name = "N", default_value_t = 32,
+          value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "Queue")]
+    pub(crate) batch: u32,
+
+    /// Completions to wait for at once [default: a sixteenth of the depth, at least 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096),
+          help_heading = "Queue")]
+    pub(crate) reap: Option<u32>,
+
+    /// Let lanes wander between cores
+    #[arg(long, help_heading = "Queue")]
+    pub(crate) no_pin: bool,
+
+    /// Write the report as JSON; - is standard output, tables then go to standard error
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write the cells as CSV, one a row; - is standard output
+    #[arg(long, value_name = "FILE", help_heading = "Report")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Words of your own about this run, kept in the report
+    #[arg(long, value_name = "TEXT", help_heading = "Report")]
+    pub(crate) label: Option<String>,
+
+    /// Say what would run and how long it takes, and touch nothing
+    #[arg(long, help_heading = "Report")]
+    pub(crate) dry_run: bool,
+
+    /// No progress
+    #[arg(short, long, help_heading = "Report")]
+    pub(crate) quiet: bool,
+}
+
+/// A list of sizes as one argument.
+#[derive(Debug, Clone)]
+pub(crate) struct Sizes(pub(crate) Vec<u64>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FillChoice {
+    Written,
+    Unwritten,
+}
+
+fn parse_depth(text: &str) -> Result<Depth> {
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(Depth::Auto);
+    }
+    match text.parse() {
+        Ok(depth @ 1..=4096) => Ok(Depth::Fixed(depth)),
+        _ => Err(Error::usage(format!(
+            "'{text}' is not a depth; give 1 to 4096, or auto"
+        ))),
+    }
+}
+
+fn parse_runtime(text: &str) -> Result<Duration> {
+    let runtime = parse_duration(text)?;
+    if runtime.is_zero() {
+        Err(Error::usage("nothing can be measured in no time"))
+    } else {
+        Ok(runtime)
+    }
+}
+
+fn parse_chunk(text: &str) -> Result<u64> {
+    multiple_of_4k(text, "a chunk")
+}
+
+fn parse_member_size(text: &str) -> Result<u64> {
+    multiple_of_4k(text, "the size of a member")
+}
+
+fn multiple_of_4k(text: &str, what: &str) -> Result<u64> {
+    let bytes = parse_size(text)?;
+    if bytes.is_multiple_of(UNIT_BYTES) {
+        Ok(bytes)
+    } else {
+        Err(Error::usage(format!(
+            "{what} is a multiple of 4k, and {text} is not"
+        )))
+    }
+}
+
+impl Options {
+    /// Checks what clap cannot: how the options go together. Touches nothing.
+    pub(crate) fn check(&self) -> Result<()> {
+        let writes = self.patterns().iter().any(|pattern| pattern.is_write());
+        if self.fill == Some(FillChoice::Unwritten) {
+            if !self.members.is_empty() {
+                return Err(Error::usage(
+                    "--fill unwritten is for members that the run makes itself; give none",
+                ));
+            }
+            if writes {
+                return Err(Error::usage(
+                    "cells that write would fill the unwritten blocks as they go; leave \
+                     --fill unwritten out, or only read with --rw read,randread",
+                ));
+            }
+        }
+        if self.makes_members() {
+            let chunk_bytes = self.chunk_bytes();
+            if self.size < chunk_bytes.saturating_add(MEMBER_OVERHEAD_BYTES) {
+                return Err(Error::usage(format!(
+                    "a member of {} cannot hold a chunk of {} beside {} of metadata; use a larger \
+                     --size or a smaller --chunk",
+                    format_size(self.size),
+                    format_size(chunk_bytes),
+                    format_size(MEMBER_OVERHEAD_BYTES)
+                )));
+            }
+        }
+        if is_standard_output(self.json.as_ref()) && is_standard_output(self.csv.as_ref()) {
+            return Err(Error::usage(
+                "only one of --json and --csv can go to standard output",
+            ));
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn is_standard_output(path: Option<&PathBuf>) -> bool {
+    path.is_some_and(|path| path.as_os_str() == "-")
+}

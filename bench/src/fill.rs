@@ -1,0 +1,70 @@
+//! Writes a whole volume once, so that what is read later was written.
+
+use swath_engine::{BufPool, Buffer, Completion, LaneOptions, QueueOptions, fill_incompressible};
+use swath_volume::{Volume, VolumeLane};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::interrupt::Interrupt;
+use crate::target::Target;
+
+/// Large writes, a few at a time, are what every drive takes fastest.
+const PIECE_BYTES: usize = 1 << 20;
+const PIECES: usize = 16;
+
+/// Writes incompressible bytes from the first to the last of `volume` and flushes it, telling
+/// `progress` how many bytes are done.
+///
+/// # Errors
+///
+/// A write or the flush failed, or the run was interrupted.
+pub fn fill(
+    volume: &Volume,
+    queue: &QueueOptions,
+    seed: u64,
+    interrupt: &Interrupt,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let pool = BufPool::new(PIECE_BYTES, PIECES)
+        .map_err(|cause| Error::failed("cannot get the memory to fill the volume", cause))?;
+    let queue = QueueOptions {
+        depth: 64,
+        pools: vec![pool.clone()],
+        ..queue.clone()
+    };
+    let options = LaneOptions {
+        queue,
+        ..LaneOptions::default()
+    };
+    let mut lane = <VolumeLane as Target>::open(volume, &options)?;
+    let mut offset = 0;
+    let mut done_bytes = 0;
+    let mut completions: Vec<Completion> = Vec::new();
+    while done_bytes < volume.capacity_bytes() {
+        while offset < volume.capacity_bytes() {
+            let Some(mut buffer) = pool.take() else { break };
+            let left = usize::try_from(volume.capacity_bytes() - offset).unwrap_or(usize::MAX);
+            buffer.set_len(left.min(PIECE_BYTES));
+            fill_incompressible(&mut buffer, seed, offset);
+            let length = buffer.len() as u64;
+            lane.write(offset, Buffer::from(buffer), 0);
+            offset += length;
+        }
+        Target::wait(&mut lane, 1, &mut completions)?;
+        for completion in completions.drain(..) {
+            done_bytes += completion
+                .result
+                .map_err(|cause| Error::failed("cannot fill the volume", cause))?;
+        }
+        if interrupt.is_set() {
+            Target::drain(&mut lane, &mut completions)?;
+            return Err(Error::new(
+                ErrorKind::Interrupted,
+                "interrupted while filling the volume",
+            ));
+        }
+        progress(done_bytes);
+    }
+    volume
+        .flush()
+        .map_err(|cause| Error::failed("cannot flush the volume", cause))
+}

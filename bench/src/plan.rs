@@ -1,0 +1,166 @@
+//! The cells of a run, in order, and how long they take.
+
+use std::time::Duration;
+
+use crate::environment::memory_available_bytes;
+use crate::error::{Error, ErrorKind, Result};
+use crate::size::format_bytes;
+use crate::target::Side;
+use crate::workload::{Cell, Cursor, Pattern, Space, depth_auto};
+
+/// What opening a lane, filling its buffers and flushing take besides the time that is measured.
+const OVERHEAD: Duration = Duration::from_millis(40);
+
+/// What a run will do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The cells: sizes outside, patterns inside.
+    pub cells: Vec<Cell>,
+    /// How often each is measured; the median is reported.
+    pub rounds: u32,
+    /// What each round measures, in this order.
+    pub sides: Vec<Side>,
+    /// One measurement: its ramp and its window.
+    pub one: Duration,
+}
+
+/// How many requests each lane keeps in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// See [`depth_auto`].
+    Auto,
+    /// Always so many.
+    Fixed(u32),
+}
+
+impl Depth {
+    /// The depth of a cell.
+    pub fn of(self, block_bytes: u64, lanes: u32, members: u32) -> u32 {
+        match self {
+            Self::Auto => depth_auto(block_bytes, lanes, members),
+            Self::Fixed(depth) => depth,
+        }
+    }
+}
+
+/// Every size with every pattern.
+pub fn matrix(
+    sizes: &[u64],
+    patterns: &[Pattern],
+    depth: Depth,
+    lanes: u32,
+    members: u32,
+) -> Vec<Cell> {
+    let cell = |block_bytes, pattern| Cell {
+        pattern,
+        block_bytes,
+        depth: depth.of(block_bytes, lanes, members),
+        lanes,
+    };
+    sizes
+        .iter()
+        .flat_map(|&size| patterns.iter().map(move |&pattern| cell(size, pattern)))
+        .collect()
+}
+
+impl Plan {
+    /// Sees that every cell can run on a volume whose blocks are `block_bytes`: that the block size
+    /// fits, that each lane has room in `spaces`, and that there is memory for the requests.
+    ///
+    /// # Errors
+    ///
+    /// The first cell that cannot run, and why.
+    pub fn check(&self, block_bytes: u64, spaces: &[Space]) -> Result<()> {
+        for cell in &self.cells {
+            if !cell.block_bytes.is_multiple_of(block_bytes) {
+                return Err(Error::usage(format!(
+                    "{cell}: the block size must be a multiple of the volume's {block_bytes} bytes"
+                )));
+            }
+            Cursor::new(cell, spaces, 0, 0)?;
+            let have = memory_available_bytes().unwrap_or(u64::MAX);
+            if cell.buffer_bytes() > have / 2 {
+                return Err(Error::new(
+                    ErrorKind::NoSpace,
+                    format!(
+                        "{cell}: requests in flight need {} of memory, and {} are free; use a \
+                         smaller --iodepth or fewer --numjobs",
+                        format_bytes(cell.buffer_bytes()),
+                        format_bytes(have)
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many measurements there are.
+    pub fn measurements(&self) -> u32 {
+        let cells = u32::try_from(self.cells.len()).unwrap_or(u32::MAX);
+        let sides = u32::try_from(self.sides.len()).unwrap_or(u32::MAX);
+        cells.saturating_mul(self.rounds).saturating_mul(sides)
+    }
+
+    /// How long all of it takes, but for making members.
+    pub fn total(&self) -> Duration {
+        (self.one + OVERHEAD).saturating_mul(self.measurements())
+    }
+
+    /// How long is left after `done` measurements and `elapsed` of the one in progress.
+    pub fn left(&self, done: u32, elapsed: Duration) -> Duration {
+        let to_come = self.measurements().saturating_sub(done);
+        (self.one + OVERHEAD)
+            .saturating_mul(to_come)
+            .saturating_sub(elapsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_run_is_36_cells_and_takes_less_than_four_minutes() {
+        let sizes: Vec<u64> = (12..=20).map(|power| 1 << power).collect();
+        let cells = matrix(&sizes, &Pattern::ALL, Depth::Auto, 1, 4);
+        let one = Duration::from_millis(4500);
+        let plan = Plan {
+            cells,
+            rounds: 1,
+            sides: vec![Side::Volume],
+            one,
+        };
+        assert_eq!(plan.measurements(), 36);
+        // What is left of four minutes is for the members: 4 GiB at 100 MB/s take 43 s.
+        assert!(
+            plan.total() < Duration::from_secs(190),
+            "{:?}",
+            plan.total()
+        );
+        assert_eq!(plan.left(36, Duration::ZERO), Duration::ZERO);
+    }
+
+    #[test]
+    fn cells_that_cannot_run_are_found_beforehand() {
+        let spaces = [Space {
+            device: 0,
+            base: 0,
+            length: 8 << 20,
+        }];
+        let check = |block_bytes, depth, lanes| {
+            let depth = Depth::Fixed(depth);
+            let cells = matrix(&[block_bytes], &[Pattern::Read], depth, lanes, 4);
+            let plan = Plan {
+                cells,
+                rounds: 1,
+                sides: vec![Side::Volume],
+                one: Duration::from_secs(1),
+            };
+            plan.check(512, &spaces).map_err(|error| error.kind())
+        };
+        assert_eq!(check(4096, 128, 4), Ok(()));
+        assert_eq!(check(1000, 1, 1), Err(ErrorKind::Usage));
+        assert_eq!(check(4 << 20, 1, 4), Err(ErrorKind::Usage));
+        assert_eq!(check(8 << 20, u32::MAX, 1), Err(ErrorKind::NoSpace));
+    }
+}

@@ -1,0 +1,249 @@
+//! What a run found, as one value that is printed as tables, JSON or CSV.
+
+mod csv;
+mod header;
+mod json;
+mod table;
+
+pub use csv::write_csv;
+pub use header::render_header;
+pub use json::write_json;
+pub use table::{format_bandwidth, format_rate, render_tables};
+
+use std::time::Duration;
+
+use serde::Serialize;
+use swath_engine::QueueDescription;
+use swath_volume::Volume;
+
+use crate::environment::Environment;
+use crate::latency::LatencySummary;
+use crate::runner::Measurement;
+use crate::subject::DataState;
+use crate::workload::{Cell, Pattern};
+
+/// Everything about one run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The exact command, quoted for a shell.
+    pub command: String,
+    /// Version of this program.
+    pub version: &'static str,
+    /// The user's own words about the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Whether the run was stopped before its last cell.
+    pub interrupted: bool,
+    /// What offsets and data were drawn from.
+    pub seed: u64,
+    /// How often each cell was measured.
+    pub rounds: u32,
+    /// Time before anything counted, for each measurement.
+    pub ramp_ms: u64,
+    /// What a reader must know besides.
+    pub notes: Vec<String>,
+    /// Machine, kernel, devices.
+    pub environment: Environment,
+    /// The volume.
+    pub volume: VolumeReport,
+    /// One entry for each cell that was measured.
+    pub cells: Vec<CellReport>,
+}
+
+/// The volume that was measured.
+#[derive(Debug, Clone, Serialize)]
+pub struct VolumeReport {
+    /// Paths of the members, in the volume's order.
+    pub members: Vec<String>,
+    /// Chunk size.
+    pub chunk_bytes: u64,
+    /// Size.
+    pub capacity_bytes: u64,
+    /// The backend at work.
+    pub backend: String,
+    /// Its settings.
+    pub backend_flags: String,
+    /// Why a better backend, or a setting that was asked for, was not to be had.
+    pub backend_reasons: Vec<String>,
+    /// Name.
+    pub name: String,
+    /// UUID.
+    pub uuid: String,
+}
+
+impl VolumeReport {
+    /// Describes `volume`, served by `queue`.
+    pub fn of(volume: &Volume, queue: &QueueDescription) -> Self {
+        let members = volume.members().iter();
+        Self {
+            members: members
+                .map(|member| member.path().display().to_string())
+                .collect(),
+            chunk_bytes: volume.chunk_bytes(),
+            capacity_bytes: volume.capacity_bytes(),
+            backend: queue.backend.to_string(),
+            backend_flags: queue.flags.clone(),
+            backend_reasons: queue.reasons.clone(),
+            name: volume.name(),
+            uuid: volume.uuid().to_string(),
+        }
+    }
+}
+
+/// One cell: the median round, by bandwidth.
+#[derive(Debug, Clone, Serialize)]
+pub struct CellReport {
+    /// Pattern, by fio's name.
+    pub rw: Pattern,
+    /// Bytes of a request.
+    pub bs: u64,
+    /// Requests in flight on each lane.
+    pub iodepth: u32,
+    /// Lanes.
+    pub numjobs: u32,
+    /// The window that was measured.
+    pub runtime_ms: u64,
+    /// Requests completed in it.
+    pub ios: u64,
+    /// Bytes moved in it.
+    pub bytes: u64,
+    /// Requests a second.
+    pub iops: f64,
+    /// Bytes a second.
+    pub bw_bytes: u64,
+    /// Latency in nanoseconds.
+    pub lat_ns: LatencySummary,
+    /// CPU time for each request: the process with its helper threads and kernel workers, without
+    /// the thread that draws the progress.
+    pub cpu_ns_per_io: f64,
+    /// Whether the blocks had been written before.
+    pub state: DataState,
+    /// Bytes a second of every round, in order.
+    pub bw_bytes_rounds: Vec<u64>,
+    /// The same cell on the bare members, with `--baseline`.
+    #[serde(flatten)]
+    pub baseline: Option<BaselineReport>,
+}
+
+/// A cell on the bare members.
+#[derive(Debug, Clone, Serialize)]
+pub struct BaselineReport {
+    /// Bytes a second, the median round.
+    pub baseline_bw_bytes: u64,
+    /// Requests a second of that round.
+    pub baseline_iops: f64,
+    /// CPU time for each request of that round.
+    pub baseline_cpu_ns_per_io: f64,
+    /// Bytes a second of every round, in order.
+    pub baseline_bw_bytes_rounds: Vec<u64>,
+    /// The stripe's efficiency: the volume's bandwidth divided by the bare members'.
+    pub efficiency: f64,
+}
+
+impl CellReport {
+    /// Condenses the rounds of a cell; `members` are those of the bare members, if they were run.
+    ///
+    /// None when there is no complete round.
+    pub fn of(
+        cell: &Cell,
+        state: DataState,
+        volume: &[Measurement],
+        members: &[Measurement],
+    ) -> Option<Self> {
+        let median = median_round(volume)?;
+        let baseline = median_round(members).map(|bare| BaselineReport {
+            baseline_bw_bytes: whole(bare.bytes_per_s()),
+            baseline_iops: rounded(bare.iops()),
+            baseline_cpu_ns_per_io: rounded(bare.cpu_ns_per_io),
+            baseline_bw_bytes_rounds: bandwidths(members),
+            efficiency: (median.bytes_per_s() / bare.bytes_per_s() * 1e4).round() / 1e4,
+        });
+        Some(Self {
+            rw: cell.pattern,
+            bs: cell.block_bytes,
+            iodepth: cell.depth,
+            numjobs: cell.lanes,
+            runtime_ms: millis(median.window),
+            ios: median.ios,
+            bytes: median.bytes,
+            iops: rounded(median.iops()),
+            bw_bytes: whole(median.bytes_per_s()),
+            lat_ns: median.latency,
+            cpu_ns_per_io: rounded(median.cpu_ns_per_io),
+            state,
+            bw_bytes_rounds: bandwidths(volume),
+            baseline,
+        })
+    }
+}
+
+/// The round whose bandwidth is the median; of an even number, the lower of the middle two.
+fn median_round(rounds: &[Measurement]) -> Option<&Measurement> {
+    let mut sorted: Vec<&Measurement> = rounds.iter().collect();
+    sorted.sort_by(|one, other| one.bytes_per_s().total_cmp(&other.bytes_per_s()));
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+fn bandwidths(rounds: &[Measurement]) -> Vec<u64> {
+    rounds
+        .iter()
+        .map(|round| whole(round.bytes_per_s()))
+        .collect()
+}
+
+/// Milliseconds, rounded.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from((time + Duration::from_micros(500)).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// One digit after the point is more than any of these numbers is good for.
+fn rounded(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "rates are positive and below 2^63, and a cast of a float saturates"
+)]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
+#[cfg(test)]
+pub(crate) mod fixture;
+
+#[cfg(test)]
+mod tests {
+    use super::fixture::measurement;
+    use super::*;
+
+    fn cell() -> Cell {
+        Cell {
+            pattern: Pattern::RandRead,
+            block_bytes: 4096,
+            depth: 128,
+            lanes: 1,
+        }
+    }
+
+    #[test]
+    fn the_median_round_is_reported_whole() {
+        let rounds = [300, 100, 200].map(measurement);
+        let report = CellReport::of(&cell(), DataState::Written, &rounds, &[]).unwrap();
+        assert_eq!(report.ios, 200);
+        assert_eq!(report.bw_bytes_rounds, [300 * 4096, 100 * 4096, 200 * 4096]);
+        assert!(report.baseline.is_none());
+        assert!(CellReport::of(&cell(), DataState::Written, &[], &[]).is_none());
+    }
+
+    #[test]
+    fn efficiency_is_the_ratio_of_the_medians() {
+        let volume = [95, 500, 10].map(measurement);
+        let bare = [100, 1, 900].map(measurement);
+        let report = CellReport::of(&cell(), DataState::Written, &volume, &bare).unwrap();
+        let baseline = report.baseline.unwrap();
+        assert!((baseline.efficiency - 0.95).abs() < 1e-9);
+        assert_eq!(baseline.baseline_bw_bytes, 100 * 4096);
+    }
+}

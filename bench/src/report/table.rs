@@ -1,0 +1,256 @@
+//! The report as tables: bandwidth and IOPS with sizes down and patterns across, then the latency
+//! of every cell, and the stripe's efficiency where the bare members were measured.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+
+use super::{CellReport, Report};
+use crate::size::format_size;
+use crate::subject::DataState;
+use crate::workload::Pattern;
+
+/// All tables, ready to print. Says so when there is nothing to show.
+pub fn render_tables(report: &Report) -> String {
+    if report.cells.is_empty() {
+        return "no cell was measured\n".to_owned();
+    }
+    let mut text = String::new();
+    let mut section = |title: &str, table: &Table| {
+        text.push_str(&format!("\n{title}\n{table}\n"));
+    };
+    let cells = &report.cells;
+    section(
+        "Bandwidth, GB/s (GiB/s)",
+        &matrix(cells, |cell| bandwidth(cell.bw_bytes)),
+    );
+    section("IOPS", &matrix(cells, |cell| format_rate(cell.iops)));
+    section(
+        "Latency in microseconds, and CPU time for each I/O in nanoseconds",
+        &latency_table(cells),
+    );
+    if cells.iter().any(|cell| cell.baseline.is_some()) {
+        let title = format!(
+            "Efficiency of the stripe: volume / bare members (bare members, GB/s), median of {}",
+            report.rounds
+        );
+        section(&title, &matrix(cells, efficiency));
+    }
+    text.push_str(&legend(cells));
+    text
+}
+
+/// An empty table with a header, its first `left` columns aligned to the left.
+fn table(header: &[String], left: usize) -> Table {
+    let mut table = Table::new();
+    // Never wrapped to the terminal: a table that scrolls sideways is still a table.
+    table.load_style(presets::UTF8_BORDERS_ONLY);
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(row(header, left));
+    table
+}
+
+fn row(texts: &[String], left: usize) -> Vec<Cell> {
+    let align = |place| {
+        if place < left {
+            CellAlignment::Left
+        } else {
+            CellAlignment::Right
+        }
+    };
+    let cells = texts.iter().enumerate();
+    cells
+        .map(|(place, text)| Cell::new(text).set_alignment(align(place)))
+        .collect()
+}
+
+/// Sizes down, patterns across; a dash where nothing was measured.
+fn matrix(cells: &[CellReport], show: impl Fn(&CellReport) -> String) -> Table {
+    let has = |pattern: &Pattern| cells.iter().any(|cell| cell.rw == *pattern);
+    let patterns: Vec<Pattern> = Pattern::ALL.into_iter().filter(has).collect();
+    let mut header = vec!["bs".to_owned()];
+    header.extend(patterns.iter().map(Pattern::to_string));
+    let mut table = table(&header, 1);
+    let mut sizes: Vec<u64> = cells.iter().map(|cell| cell.bs).collect();
+    sizes.dedup();
+    for size in sizes {
+        let mut texts = vec![format_size(size)];
+        for pattern in &patterns {
+            let cell = cells
+                .iter()
+                .find(|cell| cell.bs == size && cell.rw == *pattern);
+            texts.push(cell.map_or_else(|| "-".to_owned(), |cell| show(cell) + mark(cell.state)));
+        }
+        table.add_row(row(&texts, 1));
+    }
+    table
+}
+
+fn latency_table(cells: &[CellReport]) -> Table {
+    let header = [
+        "rw", "bs", "data", "lanes", "depth", "mean", "p50", "p99", "p99.9", "p99.99", "max",
+        "CPU/IO",
+    ];
+    let mut table = table(&header.map(str::to_owned), 3);
+    for cell in cells {
+        let latency = &cell.lat_ns;
+        table.add_row(row(
+            &[
+                cell.rw.to_string(),
+                format_size(cell.bs),
+                cell.state.to_string(),
+                cell.numjobs.to_string(),
+                cell.iodepth.to_string(),
+                micros(latency.mean),
+                micros(latency.p50 as f64),
+                micros(latency.p99 as f64),
+                micros(latency.p99_9 as f64),
+                micros(latency.p99_99 as f64),
+                micros(latency.max as f64),
+                format!("{:.0}", cell.cpu_ns_per_io),
+            ],
+            3,
+        ));
+    }
+    table
+}
+
+fn efficiency(cell: &CellReport) -> String {
+    let Some(bare) = &cell.baseline else {
+        return "-".to_owned();
+    };
+    format!(
+        "{:.3} ({})",
+        bare.efficiency,
+        gigabytes(bare.baseline_bw_bytes)
+    )
+}
+
+/// Both units: GB/s are decimal, GiB/s binary.
+fn bandwidth(bytes_per_s: u64) -> String {
+    let gibibytes = bytes_per_s as f64 / f64::from(1 << 30);
+    format!("{} ({})", gigabytes(bytes_per_s), three_digits(gibibytes))
+}
+
+fn gigabytes(bytes_per_s: u64) -> String {
+    three_digits(bytes_per_s as f64 / 1e9)
+}
+
+/// `0.012`, `1.234`, `12.34`, `123.4`.
+fn three_digits(value: f64) -> String {
+    match value {
+        value if value < 9.9995 => format!("{value:.3}"),
+        value if value < 99.995 => format!("{value:.2}"),
+        _ => format!("{value:.1}"),
+    }
+}
+
+/// Both units, for a line of text: `1.234 GB/s (1.149 GiB/s)`.
+pub fn format_bandwidth(bytes_per_s: u64) -> String {
+    let gibibytes = bytes_per_s as f64 / f64::from(1 << 30);
+    format!(
+        "{} GB/s ({} GiB/s)",
+        gigabytes(bytes_per_s),
+        three_digits(gibibytes)
+    )
+}
+
+/// A rate a person can take in: `987`, `65.4k`, `1.95M`.
+pub fn format_rate(per_s: f64) -> String {
+    match per_s {
+        rate if rate < 9_999.5 => format!("{rate:.0}"),
+        rate if rate < 999_950.0 => format!("{:.1}k", rate / 1e3),
+        rate => format!("{:.3}M", rate / 1e6),
+    }
+}
+
+fn micros(nanoseconds: f64) -> String {
+    let micros = nanoseconds / 1e3;
+    if micros < 99.95 {
+        format!("{micros:.1}")
+    } else {
+        format!("{micros:.0}")
+    }
+}
+
+/// What stands behind a number whose blocks were not all written.
+fn mark(state: DataState) -> &'static str {
+    match state {
+        DataState::Written => "",
+        DataState::Partly => " p",
+        DataState::Unwritten => " u",
+        DataState::Unknown => " ?",
+    }
+}
+
+/// Explains the marks that were used.
+fn legend(cells: &[CellReport]) -> String {
+    let explanations = [
+        (
+            DataState::Unwritten,
+            "unwritten blocks: no drive was asked, this is software's own cost",
+        ),
+        (
+            DataState::Partly,
+            "partly written blocks: some requests reached no drive",
+        ),
+        (
+            DataState::Unknown,
+            "the device does not tell whether these blocks were written",
+        ),
+    ];
+    let used = explanations
+        .iter()
+        .filter(|(state, _)| cells.iter().any(|c| c.state == *state));
+    used.map(|(state, text)| format!(" {} = {text}\n", mark(*state).trim()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture;
+    use super::*;
+
+    #[test]
+    fn both_units_of_bandwidth_are_shown() {
+        assert_eq!(bandwidth(4_357_000_000), "4.357 (4.058)");
+        assert_eq!(bandwidth(184_000_000_000), "184.0 (171.4)");
+        assert_eq!(bandwidth(12_345_000_000), "12.35 (11.50)");
+    }
+
+    #[test]
+    fn rates_are_short() {
+        assert_eq!(format_rate(987.4), "987");
+        assert_eq!(format_rate(65_432.0), "65.4k");
+        assert_eq!(format_rate(1_950_000.0), "1.950M");
+    }
+
+    #[test]
+    fn tables_show_what_was_measured_and_mark_what_was_not_written() {
+        let text = render_tables(&fixture::report(true));
+        for part in [
+            "GB/s (GiB/s)",
+            "randwrite",
+            "950.0k u",
+            "12.3k ",
+            "p99.99",
+            "0.950",
+        ] {
+            assert!(text.contains(part), "'{part}' is not in:\n{text}");
+        }
+        assert!(text.contains("u = unwritten"));
+        assert!(!text.contains("p = partly"));
+        assert!(!text.contains("randread"));
+    }
+
+    #[test]
+    fn without_a_baseline_there_is_no_efficiency() {
+        let text = render_tables(&fixture::report(false));
+        assert!(!text.contains("Efficiency"));
+    }
+
+    #[test]
+    fn a_run_without_cells_says_so() {
+        let mut report = fixture::report(false);
+        report.cells.clear();
+        assert_eq!(render_tables(&report), "no cell was measured\n");
+    }
+}

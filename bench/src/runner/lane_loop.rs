@@ -1,0 +1,276 @@
+//! One lane of a cell: a pinned thread with a queue of its own that keeps its depth in flight.
+//!
+//! - Buffers are taken from the pool once and go round; nothing is allocated for an I/O.
+//! - The clock is read once for each batch. A request's latency runs from the hand-over of its
+//!   batch to the moment its completion was in hand, so it holds every wait a caller would feel,
+//!   and a request that lies on several members counts once, until its last part is there.
+//! - Data written is incompressible, and a counter in each 4 KiB makes every write unlike any
+//!   other.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use swath_engine::fill_incompressible;
+use swath_engine::{BufPool, Buffer, LaneOptions, QueueDescription, QueueOptions, cpu};
+use swath_volume::Volume;
+
+use super::RunOptions;
+use super::gate::Ticket;
+use super::pace::{Pace, Phase};
+use crate::error::{Error, ErrorKind, Result};
+use crate::latency::Latency;
+use crate::random::Random;
+use crate::target::{Side, Target};
+use crate::workload::{Cell, Cursor};
+
+/// The unit that is made unique in what is written: the smallest a drive would find a duplicate of.
+const STAMP_BYTES: usize = 4096;
+
+/// What all lanes of a cell share.
+#[derive(Debug)]
+pub(super) struct Shared<'run> {
+    pub(super) volume: &'run Volume,
+    pub(super) options: &'run RunOptions,
+    pub(super) cell: Cell,
+    pub(super) side: Side,
+    /// Set when one lane failed, so that the others need not run on.
+    pub(super) abort: AtomicBool,
+    /// CPU time of the thread that draws the progress, kept up to date by it.
+    pub(super) watcher_cpu_ns: AtomicU64,
+}
+
+/// What one lane did in its window.
+#[derive(Debug)]
+pub(super) struct LaneOutcome {
+    pub(super) ios: u64,
+    pub(super) window_ns: u64,
+    pub(super) latency: Latency,
+    /// CPU time of the whole process but for the watcher, in this lane's window.
+    pub(super) process_cpu_ns: u64,
+    pub(super) description: QueueDescription,
+}
+
+/// A lane about to run.
+struct LaneLoop<'run, T> {
+    shared: &'run Shared<'run>,
+    target: T,
+    cursor: Cursor,
+    /// Buffers that are not in flight, each with its token.
+    free: Vec<(u64, Buffer)>,
+    /// When the request of each token was handed over.
+    submitted_ns: Vec<u64>,
+    stamp: u64,
+    reap_min: usize,
+}
+
+/// Runs lane number `lane` of a cell, from its set-up to its last completion.
+pub(super) fn run<T: Target>(
+    shared: &Shared<'_>,
+    lane: u32,
+    core: Option<usize>,
+    ticket: Ticket<'_>,
+) -> Result<Option<LaneOutcome>> {
+    let outcome = LaneLoop::<T>::set_up(shared, lane, core).and_then(|lane_loop| {
+        // A refused start is not this lane's failure: the one that failed tells why.
+        ticket.ready().map(|start| lane_loop.run(start)).transpose()
+    });
+    if outcome.is_err() {
+        shared.abort.store(true, Ordering::Relaxed);
+    }
+    outcome.map(Option::flatten)
+}
+
+impl<'run, T: Target> LaneLoop<'run, T> {
+    fn set_up(shared: &'run Shared<'run>, lane: u32, core: Option<usize>) -> Result<Self> {
+        if let Some(core) = core {
+            cpu::pin_to(core)
+                .map_err(|cause| Error::failed(format!("cannot pin to core {core}"), cause))?;
+        }
+        let Shared {
+            volume,
+            options,
+            cell,
+            side,
+            ..
+        } = shared;
+        let cursor = Cursor::new(cell, &side.spaces(volume), lane, options.seed)?;
+        // Made on this thread, so that the memory lies near its core.
+        let (pool, buffers) = buffers(cell)?;
+        let target = T::open(
+            volume,
+            &LaneOptions {
+                queue: QueueOptions {
+                    depth: side.queue_depth(volume, cell),
+                    pools: vec![pool],
+                    ..options.queue.clone()
+                },
+                // The loop keeps its own histogram: one record a request instead of two.
+                statistics: false,
+                ..LaneOptions::default()
+            },
+        )?;
+        let mut random = Random::new(options.seed, u64::from(lane) ^ (1 << 32));
+        let mut free: Vec<(u64, Buffer)> = (0..).zip(buffers).collect();
+        if cell.pattern.is_write() {
+            for (_, buffer) in &mut free {
+                let bytes = buffer.as_mut_slice().unwrap_or_default();
+                fill_incompressible(bytes, random.next_u64(), 0);
+            }
+        }
+        let depth = free.len();
+        Ok(Self {
+            shared,
+            target,
+            cursor,
+            free,
+            submitted_ns: vec![0; depth],
+            stamp: random.next_u64(),
+            reap_min: options.reap_min(depth),
+        })
+    }
+
+    fn run(mut self, start: Instant) -> Result<Option<LaneOutcome>> {
+        let outcome = self.measure(start);
+        let mut completions = Vec::new();
+        let drained = self.target.drain(&mut completions);
+        let outcome = outcome?;
+        drained?;
+        Ok(outcome)
+    }
+
+    /// The loop itself. None: stopped before the window was over.
+    fn measure(&mut self, start: Instant) -> Result<Option<LaneOutcome>> {
+        let options = self.shared.options;
+        let elapsed_ns = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut pace = Pace::new(options.ramp_ns(), options.runtime_ns());
+        let mut completions = Vec::with_capacity(self.free.len());
+        let mut latency = Latency::new();
+        let mut ios = 0;
+        let mut cpu_began_ns = 0;
+        let mut now_ns = elapsed_ns();
+        loop {
+            self.submit_batch(now_ns);
+            if self.free.is_empty() {
+                self.target.wait(self.reap_min, &mut completions)?;
+            } else {
+                // The depth is not reached yet: start what is queued and go on submitting.
+                self.target.poll(&mut completions)?;
+            }
+            now_ns = elapsed_ns();
+            if pace.is_counting() {
+                ios += completions.len() as u64;
+                self.take_back(&mut completions, |run| {
+                    latency.record(now_ns - run.0, run.1);
+                })?;
+            } else {
+                self.take_back(&mut completions, |_| ())?;
+            }
+            match pace.advance(now_ns) {
+                Phase::Ramp | Phase::Measure => {}
+                Phase::Begin => cpu_began_ns = self.process_cpu_ns(),
+                Phase::End => {
+                    return Ok(Some(LaneOutcome {
+                        ios,
+                        window_ns: pace.window_ns(now_ns),
+                        latency,
+                        process_cpu_ns: self.process_cpu_ns().saturating_sub(cpu_began_ns),
+                        description: self.target.description().clone(),
+                    }));
+                }
+            }
+            if options.interrupt.is_set() || self.shared.abort.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Hands over as many requests as there are free buffers, at most a batch.
+    #[inline]
+    fn submit_batch(&mut self, now_ns: u64) {
+        let is_write = self.shared.cell.pattern.is_write();
+        for _ in 0..self.free.len().min(self.shared.options.batch()) {
+            let Some((token, mut buffer)) = self.free.pop() else {
+                break;
+            };
+            self.submitted_ns[token_index(token)] = now_ns;
+            let position = self.cursor.next_position();
+            if is_write {
+                self.stamp(&mut buffer);
+                self.target.write(position, buffer, token);
+            } else {
+                self.target.read(position, buffer, token);
+            }
+        }
+    }
+
+    /// Makes a buffer's contents unlike anything written before.
+    #[inline]
+    fn stamp(&mut self, buffer: &mut Buffer) {
+        for unit in buffer
+            .as_mut_slice()
+            .unwrap_or_default()
+            .chunks_mut(STAMP_BYTES)
+        {
+            self.stamp = self.stamp.wrapping_add(1);
+            unit[..8].copy_from_slice(&self.stamp.to_le_bytes());
+        }
+    }
+
+    /// Takes the buffers of a batch back and tells `each_run` (submitted at, how many) for every
+    /// run of requests that were handed over together.
+    #[inline]
+    fn take_back(
+        &mut self,
+        completions: &mut Vec<swath_engine::Completion>,
+        mut each_run: impl FnMut((u64, u64)),
+    ) -> Result<()> {
+        let mut run = (0, 0);
+        for completion in completions.drain(..) {
+            completion
+                .result
+                .map_err(|cause| Error::failed(format!("{} failed", self.shared.cell), cause))?;
+            let submitted_ns = self.submitted_ns[token_index(completion.token)];
+            if submitted_ns != run.0 && run.1 > 0 {
+                each_run(run);
+                run.1 = 0;
+            }
+            run = (submitted_ns, run.1 + 1);
+            let buffer = completion.buffers.into_one().ok_or_else(|| {
+                Error::new(ErrorKind::Failed, "a completion came without its buffer")
+            })?;
+            self.free.push((completion.token, buffer));
+        }
+        if run.1 > 0 {
+            each_run(run);
+        }
+        Ok(())
+    }
+
+    fn process_cpu_ns(&self) -> u64 {
+        let watcher = self.shared.watcher_cpu_ns.load(Ordering::Relaxed);
+        cpu::process_cpu_ns().saturating_sub(watcher)
+    }
+}
+
+/// As many buffers as the cell keeps in flight, and the pool they lie in.
+fn buffers(cell: &Cell) -> Result<(BufPool, Vec<Buffer>)> {
+    let no_memory = |cause| {
+        Error::new(ErrorKind::NoSpace, "cannot get the memory for the buffers").with_source(cause)
+    };
+    let block = usize::try_from(cell.block_bytes)
+        .map_err(|_| Error::usage("a block is larger than this machine's address space"))?;
+    let piece = block.next_multiple_of(STAMP_BYTES);
+    let count = usize::try_from(cell.depth).unwrap_or(usize::MAX);
+    let pool = BufPool::new(piece, count).map_err(no_memory)?;
+    let mut buffers = Vec::with_capacity(count);
+    while let Some(mut buffer) = pool.take() {
+        buffer.set_len(block);
+        buffers.push(Buffer::from(buffer));
+    }
+    Ok((pool, buffers))
+}
+
+#[inline]
+fn token_index(token: u64) -> usize {
+    usize::try_from(token).unwrap_or(usize::MAX)
+}

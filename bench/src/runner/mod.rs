@@ -1,0 +1,272 @@
+//! Runs one cell: so many lanes, all started at one moment, for so long, and what they did.
+//!
+//! ```text
+//! Runner::run --spawns--> lane 0 .. lane n-1   (pinned, each with a queue of its own)
+//!      |                    |  ready at the gate
+//!      |<------- start -----+
+//!      | draws progress     |  ramp, then the window that counts
+//!      +<--- LaneOutcome ---+  last completion
+//! ```
+
+mod gate;
+mod lane_loop;
+mod pace;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use swath_engine::{Lane, QueueDescription, QueueOptions, cpu};
+use swath_volume::{Volume, VolumeLane};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::interrupt::Interrupt;
+use crate::latency::{Latency, LatencySummary};
+use crate::target::Side;
+use crate::workload::Cell;
+use gate::Gate;
+use lane_loop::{LaneOutcome, Shared};
+
+/// How often the watching thread wakes up to draw and to look for an interrupt.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How cells are run, the same for all of them.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// Backend, polling and the like; depth and pools are set for each cell.
+    pub queue: QueueOptions,
+    /// How long to run before anything counts.
+    pub ramp: Duration,
+    /// How long to measure.
+    pub runtime: Duration,
+    /// The most requests handed over at once, and the most completions waited for at once.
+    pub batch: u32,
+    /// Completions to wait for at once; none: a sixteenth of the depth, at most a batch.
+    pub reap: Option<u32>,
+    /// What offsets and data are drawn from.
+    pub seed: u64,
+    /// Whether each lane keeps to a core of its own.
+    pub pin: bool,
+    /// What stops a run early.
+    pub interrupt: Interrupt,
+}
+
+impl RunOptions {
+    /// Four seconds after half a second of ramp, in batches of 32, pinned.
+    pub fn new(interrupt: Interrupt) -> Self {
+        Self {
+            queue: QueueOptions::default(),
+            ramp: Duration::from_millis(500),
+            runtime: Duration::from_secs(4),
+            batch: 32,
+            reap: None,
+            seed: 42,
+            pin: true,
+            interrupt,
+        }
+    }
+
+    fn batch(&self) -> usize {
+        self.batch.max(1) as usize
+    }
+
+    /// How many completions a lane of this depth waits for. Few: on drives, waiting for a quarter
+    /// of 128 costs a third of the IOPS, for they run dry meanwhile; and when software is what
+    /// takes the time, more are there anyway than were waited for.
+    fn reap_min(&self, depth: usize) -> usize {
+        let wanted = self.reap.map_or(depth / 16, |reap| reap as usize);
+        wanted.min(self.batch()).min(depth).max(1)
+    }
+
+    fn ramp_ns(&self) -> u64 {
+        u64::try_from(self.ramp.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn runtime_ns(&self) -> u64 {
+        u64::try_from(self.runtime.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// What one run of a cell gave.
+#[derive(Debug, Clone)]
+pub struct Measurement {
+    /// The window: the longest of all lanes.
+    pub window: Duration,
+    /// Requests completed within it.
+    pub ios: u64,
+    /// Bytes moved within it.
+    pub bytes: u64,
+    /// Latencies of these requests.
+    pub latency: LatencySummary,
+    /// CPU time of the process, helper threads and kernel workers included, the thread that draws
+    /// the progress not, for each request.
+    pub cpu_ns_per_io: f64,
+    /// The queue of the first lane.
+    pub queue: QueueDescription,
+}
+
+impl Measurement {
+    /// Requests a second.
+    pub fn iops(&self) -> f64 {
+        self.ios as f64 / self.window.as_secs_f64()
+    }
+
+    /// Bytes a second.
+    pub fn bytes_per_s(&self) -> f64 {
+        self.bytes as f64 / self.window.as_secs_f64()
+    }
+}
+
+/// Runs cells on one volume.
+#[derive(Debug)]
+pub struct Runner<'volume> {
+    volume: &'volume Volume,
+    options: RunOptions,
+}
+
+impl<'volume> Runner<'volume> {
+    /// A runner on `volume`.
+    pub fn new(volume: &'volume Volume, options: RunOptions) -> Self {
+        Self { volume, options }
+    }
+
+    /// How it runs cells.
+    pub fn options(&self) -> &RunOptions {
+        &self.options
+    }
+
+    /// The volume it runs them on.
+    pub fn volume(&self) -> &'volume Volume {
+        self.volume
+    }
+
+    /// Runs `cell` once; `tick` is called about ten times a second with the time since the start.
+    ///
+    /// A cell that writes is followed by a flush of every member, outside the window.
+    ///
+    /// # Errors
+    ///
+    /// A lane cannot be opened, an I/O failed, or the run was interrupted.
+    pub fn run(
+        &self,
+        cell: &Cell,
+        side: Side,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Measurement> {
+        self.options.interrupt.check()?;
+        let shared = Shared {
+            volume: self.volume,
+            options: &self.options,
+            cell: *cell,
+            side,
+            abort: AtomicBool::new(false),
+            watcher_cpu_ns: AtomicU64::new(cpu::thread_cpu_ns()),
+        };
+        let outcomes = match side {
+            Side::Volume => run_lanes(&shared, lane_loop::run::<VolumeLane>, tick),
+            Side::Members => run_lanes(&shared, lane_loop::run::<Lane>, tick),
+        }?;
+        if cell.pattern.is_write() {
+            self.volume
+                .flush()
+                .map_err(|cause| Error::failed(format!("flush after {cell} failed"), cause))?;
+        }
+        summarise(cell, outcomes)
+    }
+}
+
+type LaneEntry =
+    fn(&Shared<'_>, u32, Option<usize>, gate::Ticket<'_>) -> Result<Option<LaneOutcome>>;
+
+/// Spawns the lanes, watches them, and gathers what they did.
+fn run_lanes(
+    shared: &Shared<'_>,
+    entry: LaneEntry,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<Vec<LaneOutcome>> {
+    let lanes = shared.cell.lanes;
+    let gate = Gate::new(lanes);
+    let cores = if shared.options.pin {
+        cpu::available()
+    } else {
+        Vec::new()
+    };
+    let results = thread::scope(|scope| {
+        let (running, all_done) = mpsc::channel::<()>();
+        let mut threads = Vec::new();
+        for (number, lane) in (0..lanes).enumerate() {
+            let core = cores.get(number % cores.len().max(1)).copied();
+            let (ticket, running) = (gate.ticket(), running.clone());
+            let thread = thread::Builder::new()
+                .name(format!("lane {lane}"))
+                .spawn_scoped(scope, move || {
+                    let outcome = entry(shared, lane, core, ticket);
+                    drop(running);
+                    outcome
+                });
+            match thread {
+                Ok(thread) => threads.push(thread),
+                // The ticket went down with the closure, so the lanes that run will not start.
+                Err(cause) => return vec![Err(Error::failed("cannot start a thread", cause))],
+            }
+        }
+        drop(running);
+        if let Some(start) = gate.wait() {
+            while all_done.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
+                tick(start.elapsed());
+                shared
+                    .watcher_cpu_ns
+                    .store(cpu::thread_cpu_ns(), Ordering::Relaxed);
+            }
+        }
+        threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect()
+    });
+    let mut outcomes = Vec::with_capacity(results.len());
+    for result in results {
+        outcomes.push(result?);
+    }
+    // No outcome and no error: stopped before the end.
+    outcomes
+        .into_iter()
+        .collect::<Option<Vec<_>>>()
+        .ok_or_else(Error::interrupted)
+}
+
+/// Adds up what the lanes of a cell did.
+fn summarise(cell: &Cell, outcomes: Vec<LaneOutcome>) -> Result<Measurement> {
+    let mut latency = Latency::new();
+    let (mut ios, mut window_ns) = (0, 0);
+    let mut cpu_ns_mean = 0.0;
+    let lanes = outcomes.len() as f64;
+    let mut queue = None;
+    for outcome in outcomes {
+        latency.merge(&outcome.latency);
+        ios += outcome.ios;
+        window_ns = window_ns.max(outcome.window_ns);
+        // Each lane saw the whole process in a window of nearly the same time.
+        cpu_ns_mean += outcome.process_cpu_ns as f64 / lanes;
+        queue.get_or_insert(outcome.description);
+    }
+    let (Some(queue), true) = (queue, ios > 0 && window_ns > 0) else {
+        return Err(Error::new(
+            ErrorKind::Failed,
+            format!("{cell}: nothing completed in the time given; use a longer --runtime"),
+        ));
+    };
+    Ok(Measurement {
+        window: Duration::from_nanos(window_ns),
+        ios,
+        bytes: ios.saturating_mul(cell.block_bytes),
+        latency: latency.summary(),
+        cpu_ns_per_io: cpu_ns_mean / ios as f64,
+        queue,
+    })
+}
