@@ -1,0 +1,51 @@
+//! The `swath` command: makes striped volumes, shows, reads, writes and erases them.
+//!
+//! - One file per subcommand under [`commands`]; this file only reads the command line and turns
+//!   the outcome into an exit code: 0 done, 1 failed or refused, 2 a wrong command line.
+//! - What was asked for goes to standard output, everything else (errors, progress, rates) to
+//!   standard error, so that `swath read` can be piped and `--json` can be parsed.
+//! - An error is one line: `swath: error: context: cause`, the whole chain.
+//! - A reader of our output that goes away (`swath read ... | head`) ends the command quietly.
+
+mod bytes;
+mod commands;
+mod failure;
+mod output;
+mod progress;
+mod stream;
+mod time;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::commands::Command;
+
+/// One striped volume over many drives or files.
+#[derive(Debug, Parser)]
+#[command(name = "swath", version, about, max_term_width = 100, after_help = EXAMPLES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+A volume is named by its members, in any order, or by a directory that holds them.
+Sizes are bytes or 4k, 1m, 1g (powers of two).
+
+Examples:
+  swath create --size 1g --count 4 /data/volume   four file members in a directory
+  swath create /dev/nvme1n1 /dev/nvme2n1          two drives
+  swath detail /data/volume                       what is it, and is it whole
+  swath write /data/volume < model.bin            bytes in
+  swath read /data/volume --length 1m | sha256sum bytes out
+  swath wipe /data/volume                         forget the volume
+
+Exit codes: 0 done, 1 failed or refused, 2 a wrong command line.";
+
+fn main() -> ExitCode {
+    match Arguments::parse().command.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
