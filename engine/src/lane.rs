@@ -24,14 +24,17 @@
 
 mod check;
 mod piece;
+mod scope;
 mod slots;
+
+pub use self::scope::{LaneScope, ScopeCompletion};
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::buf::{Borrowed, Buffers};
+use crate::buf::Buffers;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::op::{Completion, OpKind, Request, Segment};
@@ -504,10 +507,10 @@ impl Lane {
     ///
     /// As a read's completion.
     pub fn read_blocking(&mut self, memory: &mut [u8], segments: &[Segment]) -> Result<()> {
-        // SAFETY: `finish` returns only after this request's completion, and `memory` is borrowed
-        // until then.
-        let buffer = unsafe { Borrowed::writable(memory) };
-        self.finish(Request::read(buffer, 0), segments)
+        self.scope(|scope| {
+            scope.read(memory, segments, 0);
+            only_end(scope)
+        })
     }
 
     /// Writes from memory of the caller, who waits; durable when it returns if `fua` is set.
@@ -516,36 +519,10 @@ impl Lane {
     ///
     /// As a write's completion.
     pub fn write_blocking(&mut self, memory: &[u8], fua: bool, segments: &[Segment]) -> Result<()> {
-        // SAFETY: as in `read_blocking`.
-        let buffer = unsafe { Borrowed::read_only(memory) };
-        self.finish(
-            Request {
-                fua,
-                ..Request::write(buffer, 0)
-            },
-            segments,
-        )
-    }
-
-    /// Runs a request with borrowed memory to its end.
-    fn finish(&mut self, request: Request, segments: &[Segment]) -> Result<()> {
-        match self.call(request, segments) {
-            Ok(completion) => completion.result.map(drop),
-            Err(error) => {
-                // The kernel may still use the caller's memory. There is no way to return from
-                // here that keeps that memory safe, except after everything has completed.
-                let mut completions = Vec::new();
-                let drained = (0..DRAIN_ATTEMPTS).any(|_| self.drain(&mut completions).is_ok());
-                if !drained {
-                    tracing::error!(%error, "memory lent to the kernel cannot be had back");
-                    std::process::abort();
-                }
-                // The failed call's own completion holds the borrowed memory: it ends here.
-                completions.retain(|completion| !completion.buffers.is_borrowed());
-                self.ready.extend(completions);
-                Err(error)
-            }
-        }
+        self.scope(|scope| {
+            scope.write(memory, fua, segments, 0);
+            only_end(scope)
+        })
     }
 
     /// Requests that have not completed, and completions not yet polled.
@@ -601,6 +578,13 @@ impl Lane {
         self.now_is_old = true;
         outcome
     }
+}
+
+/// Waits for the one operation of a scope.
+fn only_end(scope: &mut LaneScope<'_, '_>) -> Result<()> {
+    let mut ends = Vec::with_capacity(1);
+    scope.wait(1, &mut ends)?;
+    ends.into_iter().try_for_each(|end| end.result.map(drop))
 }
 
 /// How often a broken queue is asked again for the operations it has.

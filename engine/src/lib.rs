@@ -52,7 +52,7 @@ pub use device::{WrittenState, written_state};
 pub use error::{Error, ErrorKind, Result};
 pub use geometry::Geometry;
 pub use handle::{Handle, HandleOptions, Submission};
-pub use lane::{Lane, LaneOptions};
+pub use lane::{Lane, LaneOptions, LaneScope, ScopeCompletion};
 pub use op::{Completion, OpKind, Request, Segment};
 pub use platform::Platform;
 pub use poison::Poison;

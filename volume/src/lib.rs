@@ -40,5 +40,5 @@ pub use layout::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_UNIT, LAYOUT_RAID0, Layout, ME
 pub use member::Member;
 pub use superblock::Superblock;
 pub use uuid::Uuid;
-pub use volume::{CreateOptions, OpenOptions, Volume, VolumeLane};
+pub use volume::{CreateOptions, OpenOptions, Volume, VolumeLane, VolumeScope};
 pub use wipe::{WipeReport, wipe, wipe_on};

@@ -9,6 +9,7 @@ use swath_engine::{
 
 use crate::error::Result;
 use crate::volume::bytes::{self, Blocks};
+use crate::volume::scope::VolumeScope;
 use crate::volume::{Shared, Volume};
 
 /// A thread's own queue over a volume: push requests, poll completions. Made by
@@ -141,6 +142,17 @@ impl VolumeLane {
         let shared = Arc::clone(&self.shared);
         let _held = shared.hold_for_write(offset, memory.len() as u64)?;
         bytes::write(self, shared.align, memory, offset)
+    }
+
+    /// Runs `work`, which may start any number of operations on memory borrowed from outside it.
+    /// Returns when all of them have completed. As [`Lane::scope`].
+    pub fn scope<'env, T>(&mut self, work: impl FnOnce(&mut VolumeScope<'_, '_, 'env>) -> T) -> T {
+        let Self {
+            lane,
+            segments,
+            shared,
+        } = self;
+        lane.scope(|scope| work(&mut VolumeScope::new(scope, segments, shared)))
     }
 
     /// Requests that have not completed, and completions not yet polled.

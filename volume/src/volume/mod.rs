@@ -10,12 +10,14 @@ mod bytes;
 mod create;
 mod lane;
 mod open;
+mod scope;
 mod shared;
 mod write_locks;
 
 pub use create::CreateOptions;
 pub use lane::VolumeLane;
 pub use open::OpenOptions;
+pub use scope::VolumeScope;
 
 use std::fmt;
 use std::path::Path;

@@ -1,0 +1,192 @@
+//! [`LaneScope`]: operations on borrowed memory, many at once.
+//!
+//! As with `std::thread::scope`, what is borrowed outlives the scope, and the scope does not end
+//! before every operation in it has completed, also when the work panics. So memory of the caller
+//! goes to the device and back without a copy and without being handed over.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use crate::buf::Borrowed;
+use crate::error::{Error, Result};
+use crate::lane::{DRAIN_ATTEMPTS, Lane};
+use crate::op::{Completion, OpKind, Request, Segment};
+
+/// The end of an operation on borrowed memory: as a [`Completion`], without buffers to give back.
+#[derive(Debug)]
+pub struct ScopeCompletion {
+    /// The operation's token.
+    pub token: u64,
+    /// The operation's kind.
+    pub kind: OpKind,
+    /// How many bytes were transferred, always the full length; or the first error of any part.
+    pub result: Result<u64>,
+}
+
+/// A time during which a lane works on borrowed memory. Made by [`Lane::scope`].
+pub struct LaneScope<'lane, 'env> {
+    lane: &'lane mut Lane,
+    /// Operations of this scope that the lane has.
+    in_flight: usize,
+    /// Those that ended without the lane.
+    ended: Vec<ScopeCompletion>,
+    /// Completions of the visit in progress, of this scope and others; kept for its memory.
+    mixed: Vec<Completion>,
+    /// Invariant: what is borrowed for `'env` is borrowed for all of it.
+    borrowed: PhantomData<&'env mut &'env ()>,
+}
+
+impl Lane {
+    /// Runs `work`, which may start any number of operations on memory borrowed from outside it.
+    /// Returns when all of them have completed.
+    ///
+    /// ```
+    /// # use swath_engine::{AlignedBuf, Kernel, Lane, LaneOptions, OpenOptions, Platform, Segment};
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("member");
+    /// # swath_engine::create_file(&path, 1 << 20, swath_engine::FileFill::Zeroes)?;
+    /// # let device = Kernel.open(&path, &OpenOptions::read_write())?;
+    /// # let mut lane = Lane::open(&Kernel, &[device], &LaneOptions::default())?;
+    /// let mut memory = AlignedBuf::zeroed(8192)?;
+    /// let (first, second) = memory.split_at_mut(4096);
+    /// lane.scope(|scope| {
+    ///     scope.read(first, &[Segment::whole(0, 0, 4096)], 1);
+    ///     scope.read(second, &[Segment::whole(0, 65536, 4096)], 2);
+    ///     let mut ends = Vec::new();
+    ///     scope.wait(2, &mut ends)?;
+    ///     ends.into_iter().try_for_each(|end| end.result.map(drop))
+    /// })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As `work` does. The process is aborted when the kernel refuses the lane's queue for good
+    /// while it holds borrowed memory: there is no safe way to go on.
+    pub fn scope<'env, T>(&mut self, work: impl FnOnce(&mut LaneScope<'_, 'env>) -> T) -> T {
+        let mut scope = LaneScope {
+            lane: self,
+            in_flight: 0,
+            ended: Vec::new(),
+            mixed: Vec::new(),
+            borrowed: PhantomData,
+        };
+        work(&mut scope)
+    }
+}
+
+impl<'env> LaneScope<'_, 'env> {
+    /// Queues a read into `memory`.
+    pub fn read(&mut self, memory: &'env mut [u8], segments: &[Segment], token: u64) {
+        // SAFETY: `memory` is borrowed for `'env`, which outlives the scope, and the scope's drop
+        // waits for the completion.
+        let buffer = unsafe { Borrowed::writable(memory) };
+        self.start(Request::read(buffer, token), segments);
+    }
+
+    /// Queues a write from `memory`; durable when it completes if `fua` is set.
+    pub fn write(&mut self, memory: &'env [u8], fua: bool, segments: &[Segment], token: u64) {
+        // SAFETY: as in `read`.
+        let buffer = unsafe { Borrowed::read_only(memory) };
+        let request = Request {
+            fua,
+            ..Request::write(buffer, token)
+        };
+        self.start(request, segments);
+    }
+
+    fn start(&mut self, request: Request, segments: &[Segment]) {
+        match self.lane.start(request, segments, false) {
+            Ok(_) => self.in_flight += 1,
+            Err(completion) => self.ended.push(end_of(*completion)),
+        }
+    }
+
+    /// Ends an operation at once with `error`, which a layer above found; its completion comes with
+    /// the next wait.
+    pub fn refuse(&mut self, kind: OpKind, token: u64, error: Error) {
+        self.ended.push(ScopeCompletion {
+            token,
+            kind,
+            result: Err(error),
+        });
+    }
+
+    /// Starts what is queued and blocks until at least `min` completions were appended (or all
+    /// there can be). Returns how many were appended. A `min` of 0 does not block.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused the queue itself.
+    pub fn wait(&mut self, min: usize, completions: &mut Vec<ScopeCompletion>) -> Result<usize> {
+        let before = completions.len();
+        completions.append(&mut self.ended);
+        loop {
+            let missing = min.saturating_sub(completions.len() - before);
+            if self.in_flight == 0 {
+                break;
+            }
+            self.visit(missing, completions)?;
+            if completions.len() - before >= min {
+                break;
+            }
+        }
+        Ok(completions.len() - before)
+    }
+
+    /// Operations of this scope that have not completed, and completions not yet waited for.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight + self.ended.len()
+    }
+
+    /// One visit to the lane's queue. Completions of earlier requests stay with the lane.
+    fn visit(&mut self, min: usize, completions: &mut Vec<ScopeCompletion>) -> Result<()> {
+        self.lane.refill();
+        let outcome = self.lane.reap(min.min(self.lane.queued), &mut self.mixed);
+        self.lane.refill();
+        self.lane.now_is_old = true;
+        for completion in self.mixed.drain(..) {
+            if completion.buffers.is_borrowed() {
+                self.in_flight -= 1;
+                completions.push(end_of(completion));
+            } else {
+                self.lane.ready.push_back(completion);
+            }
+        }
+        outcome
+    }
+}
+
+fn end_of(completion: Completion) -> ScopeCompletion {
+    ScopeCompletion {
+        token: completion.token,
+        kind: completion.kind,
+        result: completion.result,
+    }
+}
+
+impl Drop for LaneScope<'_, '_> {
+    fn drop(&mut self) {
+        let mut completions = Vec::new();
+        let mut refusals = 0;
+        while self.in_flight > 0 {
+            let Err(error) = self.visit(self.in_flight, &mut completions) else {
+                completions.clear();
+                continue;
+            };
+            refusals += 1;
+            if refusals > DRAIN_ATTEMPTS {
+                tracing::error!(%error, "memory lent to the kernel cannot be had back");
+                std::process::abort();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for LaneScope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaneScope")
+            .field("in_flight", &self.in_flight())
+            .finish_non_exhaustive()
+    }
+}
