@@ -45,7 +45,7 @@ pub mod cpu;
 mod handle;
 mod lane;
 
-pub use buf::{AlignedBuf, BufPool, Buffer, Buffers, PoolBuf};
+pub use buf::{AlignedBuf, BufPool, Buffer, Buffers, PoolBuf, ScopeMemory};
 pub use device::{Access, Device, DeviceKind, Identity, Kernel, KernelDevice, OpenOptions};
 pub use device::{FileFill, create_file, create_file_with, fill_incompressible, remove_file};
 pub use device::{WrittenState, written_state};

@@ -1,6 +1,7 @@
 //! [`Buffer`], one run of memory of whatever owner, and [`Buffers`], none, one or many of them.
 
 use std::fmt;
+use std::slice;
 
 use bytes::Bytes;
 
@@ -19,6 +20,15 @@ enum Repr {
     // Made only by calls of this crate that return after the operation's completion, and taken
     // apart by them: no caller ever holds one.
     Borrowed(Borrowed),
+}
+
+/// Memory that a scope's operation gives back.
+#[derive(Debug)]
+pub enum ScopeMemory<'env> {
+    /// What was read into. After an error its bytes are an unknown mix.
+    Read(&'env mut [u8]),
+    /// What was written from.
+    Write(&'env [u8]),
 }
 
 /// Memory of a caller that waits for the completion.
@@ -59,6 +69,24 @@ impl Borrowed {
             length,
             writable: false,
         }))
+    }
+}
+
+impl Borrowed {
+    /// The borrow itself.
+    ///
+    /// # Safety
+    ///
+    /// The memory is borrowed for `'env`, for changing if it is writable, and the operation that
+    /// this was given to has completed.
+    pub(crate) unsafe fn into_memory<'env>(self) -> ScopeMemory<'env> {
+        if self.writable {
+            // SAFETY: by this function's contract.
+            ScopeMemory::Read(unsafe { slice::from_raw_parts_mut(self.pointer, self.length) })
+        } else {
+            // SAFETY: by this function's contract.
+            ScopeMemory::Write(unsafe { slice::from_raw_parts(self.pointer, self.length) })
+        }
     }
 }
 
@@ -103,6 +131,14 @@ impl Buffer {
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The borrow, if it is one.
+    pub(crate) fn into_borrowed(self) -> Option<Borrowed> {
+        match self.0 {
+            Repr::Borrowed(borrowed) => Some(borrowed),
+            Repr::Aligned(_) | Repr::Pooled(_) | Repr::Shared(_) => None,
+        }
     }
 
     /// Whether a read may be given this memory.
@@ -244,7 +280,7 @@ impl Buffers {
     fn as_slice(&self) -> &[Buffer] {
         match &self.0 {
             BuffersRepr::None => &[],
-            BuffersRepr::One(buffer) => std::slice::from_ref(buffer),
+            BuffersRepr::One(buffer) => slice::from_ref(buffer),
             BuffersRepr::Many(buffers) => buffers,
         }
     }
@@ -252,7 +288,7 @@ impl Buffers {
     pub(crate) fn as_mut_slice(&mut self) -> &mut [Buffer] {
         match &mut self.0 {
             BuffersRepr::None => &mut [],
-            BuffersRepr::One(buffer) => std::slice::from_mut(buffer),
+            BuffersRepr::One(buffer) => slice::from_mut(buffer),
             BuffersRepr::Many(buffers) => buffers,
         }
     }

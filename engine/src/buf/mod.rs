@@ -16,5 +16,5 @@ mod region;
 
 pub use aligned::AlignedBuf;
 pub(crate) use buffer::{Borrowed, BuffersRepr};
-pub use buffer::{Buffer, Buffers};
+pub use buffer::{Buffer, Buffers, ScopeMemory};
 pub use pool::{BufPool, PoolBuf};

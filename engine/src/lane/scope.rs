@@ -7,20 +7,22 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::buf::Borrowed;
+use crate::buf::{Borrowed, Buffer, ScopeMemory};
 use crate::error::{Error, Result};
 use crate::lane::{DRAIN_ATTEMPTS, Lane};
 use crate::op::{Completion, OpKind, Request, Segment};
 
-/// The end of an operation on borrowed memory: as a [`Completion`], without buffers to give back.
+/// The end of an operation on borrowed memory: as a [`Completion`], with the borrow given back.
 #[derive(Debug)]
-pub struct ScopeCompletion {
+pub struct ScopeCompletion<'env> {
     /// The operation's token.
     pub token: u64,
     /// The operation's kind.
     pub kind: OpKind,
     /// How many bytes were transferred, always the full length; or the first error of any part.
     pub result: Result<u64>,
+    /// The memory, which is the caller's again.
+    pub memory: ScopeMemory<'env>,
 }
 
 /// A time during which a lane works on borrowed memory. Made by [`Lane::scope`].
@@ -29,7 +31,7 @@ pub struct LaneScope<'lane, 'env> {
     /// Operations of this scope that the lane has.
     in_flight: usize,
     /// Those that ended without the lane.
-    ended: Vec<ScopeCompletion>,
+    ended: Vec<ScopeCompletion<'env>>,
     /// Completions of the visit in progress, of this scope and others; kept for its memory.
     mixed: Vec<Completion>,
     /// Invariant: what is borrowed for `'env` is borrowed for all of it.
@@ -98,17 +100,24 @@ impl<'env> LaneScope<'_, 'env> {
     fn start(&mut self, request: Request, segments: &[Segment]) {
         match self.lane.start(request, segments, false) {
             Ok(_) => self.in_flight += 1,
-            Err(completion) => self.ended.push(end_of(*completion)),
+            // SAFETY: the buffer was made from memory borrowed for `'env`, just now.
+            Err(completion) => self.ended.push(unsafe { end_of(*completion) }),
         }
     }
 
     /// Ends an operation at once with `error`, which a layer above found; its completion comes with
     /// the next wait.
-    pub fn refuse(&mut self, kind: OpKind, token: u64, error: Error) {
+    pub fn refuse(&mut self, memory: ScopeMemory<'env>, token: u64, error: Error) {
+        let kind = match memory {
+            ScopeMemory::Read(_) => OpKind::Read,
+            ScopeMemory::Write(_) => OpKind::Write,
+        };
+        let result = Err(error);
         self.ended.push(ScopeCompletion {
             token,
             kind,
-            result: Err(error),
+            result,
+            memory,
         });
     }
 
@@ -118,7 +127,11 @@ impl<'env> LaneScope<'_, 'env> {
     /// # Errors
     ///
     /// The kernel refused the queue itself.
-    pub fn wait(&mut self, min: usize, completions: &mut Vec<ScopeCompletion>) -> Result<usize> {
+    pub fn wait(
+        &mut self,
+        min: usize,
+        completions: &mut Vec<ScopeCompletion<'env>>,
+    ) -> Result<usize> {
         let before = completions.len();
         completions.append(&mut self.ended);
         loop {
@@ -140,7 +153,7 @@ impl<'env> LaneScope<'_, 'env> {
     }
 
     /// One visit to the lane's queue. Completions of earlier requests stay with the lane.
-    fn visit(&mut self, min: usize, completions: &mut Vec<ScopeCompletion>) -> Result<()> {
+    fn visit(&mut self, min: usize, completions: &mut Vec<ScopeCompletion<'env>>) -> Result<()> {
         self.lane.refill();
         let outcome = self.lane.reap(min.min(self.lane.queued), &mut self.mixed);
         self.lane.refill();
@@ -148,7 +161,9 @@ impl<'env> LaneScope<'_, 'env> {
         for completion in self.mixed.drain(..) {
             if completion.buffers.is_borrowed() {
                 self.in_flight -= 1;
-                completions.push(end_of(completion));
+                // SAFETY: in a lane that a scope has borrowed, only the scope's own operations have
+                // borrowed memory, all of it for `'env`.
+                completions.push(unsafe { end_of(completion) });
             } else {
                 self.lane.ready.push_back(completion);
             }
@@ -157,11 +172,23 @@ impl<'env> LaneScope<'_, 'env> {
     }
 }
 
-fn end_of(completion: Completion) -> ScopeCompletion {
+/// The completion with its borrow.
+///
+/// # Safety
+///
+/// The completion's buffer is one that was borrowed for `'env`.
+unsafe fn end_of<'env>(completion: Completion) -> ScopeCompletion<'env> {
+    let buffer = completion.buffers.into_one();
+    let borrowed = buffer.and_then(Buffer::into_borrowed);
+    let borrowed = borrowed.expect("a scope's operation has one buffer, which is borrowed");
+    // SAFETY: by this function's contract the memory is borrowed for `'env`, exclusively for a
+    // read; the operation has completed, so the kernel is done with it.
+    let memory = unsafe { borrowed.into_memory() };
     ScopeCompletion {
         token: completion.token,
         kind: completion.kind,
         result: completion.result,
+        memory,
     }
 }
 

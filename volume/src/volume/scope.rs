@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use swath_engine::{LaneScope, OpKind, ScopeCompletion, Segment};
+use swath_engine::{LaneScope, OpKind, ScopeCompletion, ScopeMemory, Segment};
 
 use crate::error::Result;
 use crate::volume::Shared;
@@ -33,7 +33,7 @@ impl<'a, 'lane, 'env> VolumeScope<'a, 'lane, 'env> {
         let length = memory.len() as u64;
         match self.shared.map(OpKind::Read, offset, length, self.segments) {
             Ok(()) => self.scope.read(memory, self.segments, token),
-            Err(refusal) => self.scope.refuse(OpKind::Read, token, refusal),
+            Err(refusal) => self.scope.refuse(ScopeMemory::Read(memory), token, refusal),
         }
     }
 
@@ -45,7 +45,9 @@ impl<'a, 'lane, 'env> VolumeScope<'a, 'lane, 'env> {
             .map(OpKind::Write, offset, length, self.segments)
         {
             Ok(()) => self.scope.write(memory, false, self.segments, token),
-            Err(refusal) => self.scope.refuse(OpKind::Write, token, refusal),
+            Err(refusal) => self
+                .scope
+                .refuse(ScopeMemory::Write(memory), token, refusal),
         }
     }
 
@@ -54,7 +56,11 @@ impl<'a, 'lane, 'env> VolumeScope<'a, 'lane, 'env> {
     /// # Errors
     ///
     /// As [`LaneScope::wait`].
-    pub fn wait(&mut self, min: usize, completions: &mut Vec<ScopeCompletion>) -> Result<usize> {
+    pub fn wait(
+        &mut self,
+        min: usize,
+        completions: &mut Vec<ScopeCompletion<'env>>,
+    ) -> Result<usize> {
         Ok(self.scope.wait(min, completions)?)
     }
 
