@@ -125,7 +125,8 @@ impl Handle {
         }
     }
 
-    /// Submits a request and blocks until it completes.
+    /// Submits a request and blocks until it completes. Not to be called by a future's waker: that
+    /// runs on a worker's own thread.
     pub fn call(&self, request: Request, segments: Vec<Segment>) -> Completion {
         self.submit(request, segments).wait()
     }

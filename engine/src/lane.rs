@@ -93,6 +93,8 @@ pub struct Lane {
     registered: Vec<(usize, usize)>,
     /// Raw completions of the poll in progress; kept for its memory.
     raw: Vec<RawCompletion>,
+    /// How many of them were looked at.
+    raw_taken: usize,
     /// Where each buffer of the request at hand begins in the run of all of them.
     starts: Vec<u64>,
     /// Iovec lists that are not in use; kept for their memory.
@@ -142,6 +144,7 @@ impl Lane {
             capacity,
             registered: queue.registered_buffers().to_vec(),
             raw: Vec::with_capacity(capacity + 1),
+            raw_taken: 0,
             starts: Vec::new(),
             spare_gathers: Vec::new(),
             limits: devices.iter().map(|device| Limits::of(&**device)).collect(),
@@ -161,6 +164,9 @@ impl Lane {
     /// Neighbouring segments that are contiguous on one device become one operation. A request
     /// that makes no sense (misaligned, beyond the end, lengths that do not add up, a shared
     /// buffer to read into) is not started: its completion says why.
+    ///
+    /// The segments cover the buffers once: that their lengths add up is checked, that they do not
+    /// overlap is the caller's to see to.
     ///
     /// More requests than the queue's [`depth`](Self::depth) wait inside the lane.
     pub fn submit(&mut self, request: Request, segments: &[Segment]) {
@@ -270,16 +276,16 @@ impl Lane {
 
     #[inline]
     fn hand_over(&mut self, number: u32) {
-        self.queued += 1;
-        let piece = &mut self.slots[number].piece;
-        piece.is_queued = true;
-        let op = piece.next_op(u64::from(number));
+        let op = self.slots[number].piece.next_op(u64::from(number));
         // SAFETY: the operation's memory belongs to buffers that lie in the slot of the piece's
         // request, and its iovec list to the piece's own slot. Both are emptied only in
         // `end_piece`, after the queue gave this operation's completion; `drop` waits for all of
         // them, and a lane that is forgotten keeps its slots for ever. `check` made sure that reads
         // go to memory nobody else has, and that every range lies within its buffer.
         unsafe { self.queue.submit(&op) };
+        // Counted afterwards: an operation that was never taken is not waited for.
+        self.queued += 1;
+        self.slots[number].piece.is_queued = true;
     }
 
     /// Starts what is queued and appends the completions that are there, never blocking. Returns
@@ -321,7 +327,6 @@ impl Lane {
         }
         // Continued and postponed pieces go before what the caller submits next.
         self.refill();
-        self.now_is_old = true;
         Ok(completions.len() - before)
     }
 
@@ -350,20 +355,25 @@ impl Lane {
 
     /// One visit to the queue.
     fn reap(&mut self, min: usize, completions: &mut Vec<Completion>) -> Result<()> {
-        let mut raw = std::mem::take(&mut self.raw);
-        raw.clear();
-        let visit = if min == 0 {
-            self.queue.poll(&mut raw)
+        // A visit that ended early (a panic of a foreign device) may have left some.
+        let left = self.raw.len() - self.raw_taken;
+        if left == 0 {
+            self.raw.clear();
+            self.raw_taken = 0;
+        }
+        let visit = if min > left {
+            self.queue.wait(min - left, &mut self.raw)
         } else {
-            self.queue.wait(min, &mut raw)
+            self.queue.poll(&mut self.raw)
         };
-        if !raw.is_empty() {
+        if self.raw_taken < self.raw.len() {
             self.now_ns = self.queue.now_ns();
         }
-        for &completion in &raw {
+        while let Some(&completion) = self.raw.get(self.raw_taken) {
+            self.raw_taken += 1;
             self.complete(completion, completions);
         }
-        self.raw = raw;
+        self.now_is_old = true;
         visit.map_err(|cause| Error::from_io(cause, "the kernel refused the queue"))
     }
 
@@ -413,7 +423,7 @@ impl Lane {
             }
             Some(error) => {
                 if let Some(poison) = &self.poison
-                    && spoils(kind, error.kind())
+                    && spoils(kind, request.is_split, error.kind())
                 {
                     poison.set(&error);
                 }
@@ -489,7 +499,6 @@ impl Lane {
             visit = self.reap(1, &mut others);
         }
         self.ready.extend(others);
-        self.now_is_old = true;
         match (self.called.take(), visit) {
             (Some(completion), _) => Ok(completion),
             (None, Err(error)) => {
@@ -575,7 +584,6 @@ impl Lane {
             self.reap(0, completions)
         };
         self.refill();
-        self.now_is_old = true;
         outcome
     }
 }
@@ -591,12 +599,13 @@ fn only_end(scope: &mut LaneScope<'_, '_>) -> Result<()> {
 const DRAIN_ATTEMPTS: u32 = 1000;
 
 /// Whether a failure of this kind leaves the device's contents in doubt.
-fn spoils(operation: OpKind, failure: ErrorKind) -> bool {
-    match failure {
-        // The device said that it does not do this: nothing happened.
-        ErrorKind::Unsupported => false,
+fn spoils(operation: OpKind, is_split: bool, failure: ErrorKind) -> bool {
+    match (failure, operation) {
+        // The device said that it does not do this: nothing happened, unless another member does.
+        (ErrorKind::Unsupported, OpKind::Discard) => false,
+        (ErrorKind::Unsupported, OpKind::WriteZeroes) => is_split,
         // A member that is gone takes its part of the volume with it, even for a read.
-        ErrorKind::Gone => true,
+        (ErrorKind::Gone, _) => true,
         _ => operation.changes_media(),
     }
 }

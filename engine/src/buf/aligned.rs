@@ -78,6 +78,23 @@ impl AlignedBuf {
         Ok(buffer)
     }
 
+    /// How many bytes it holds.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The first byte, without a reference to the bytes: the kernel may be using them.
+    #[inline]
+    pub(crate) fn raw(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+
     /// The most bytes it can hold.
     pub fn capacity(&self) -> usize {
         self.capacity

@@ -142,12 +142,12 @@ impl Buffer {
     }
 
     /// Whether a read may be given this memory.
-    pub(crate) fn is_writable(&mut self) -> bool {
+    pub(crate) fn is_writable(&self) -> bool {
         self.parts().2
     }
 
     /// The first byte, for the kernel.
-    pub(crate) fn pointer(&mut self) -> *mut u8 {
+    pub(crate) fn pointer(&self) -> *mut u8 {
         self.parts().0
     }
 
@@ -156,10 +156,10 @@ impl Buffer {
     /// The pointer is valid as long as this value, or what it was moved to, lives: the memory that
     /// a buffer owns never moves.
     #[inline]
-    pub(crate) fn parts(&mut self) -> (*mut u8, usize, bool) {
-        match &mut self.0 {
-            Repr::Aligned(buffer) => (buffer.as_mut_ptr(), buffer.len(), true),
-            Repr::Pooled(buffer) => (buffer.as_mut_ptr(), buffer.len(), true),
+    pub(crate) fn parts(&self) -> (*mut u8, usize, bool) {
+        match &self.0 {
+            Repr::Aligned(buffer) => (buffer.raw(), buffer.len(), true),
+            Repr::Pooled(buffer) => (buffer.raw(), buffer.len(), true),
             Repr::Shared(buffer) => (buffer.as_ptr().cast_mut(), buffer.len(), false),
             Repr::Borrowed(buffer) => (buffer.pointer, buffer.length, buffer.writable),
         }

@@ -123,6 +123,23 @@ unsafe impl Send for PoolBuf {}
 unsafe impl Sync for PoolBuf {}
 
 impl PoolBuf {
+    /// How many bytes it holds.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.length as usize
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The first byte, without a reference to the bytes: the kernel may be using them.
+    #[inline]
+    pub(crate) fn raw(&self) -> *mut u8 {
+        self.pointer.as_ptr()
+    }
+
     /// The most bytes it can hold: the pool's piece size.
     pub fn capacity(&self) -> usize {
         self.pool.piece_bytes

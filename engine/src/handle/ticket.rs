@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -34,7 +35,7 @@ impl Ticket {
         let before = std::mem::replace(&mut *self.state.lock(), State::Done(completion));
         self.done.notify_one();
         if let State::Polled(waker) = before {
-            waker.wake();
+            wake(waker);
         }
     }
 
@@ -60,6 +61,14 @@ impl Ticket {
                 Poll::Pending
             }
         }
+    }
+}
+
+/// Wakes a future's task. Its waker is foreign code that runs on a worker's thread, and others wait
+/// for that worker: a panic of it ends here.
+pub(super) fn wake(waker: Waker) {
+    if catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err() {
+        tracing::error!("a future's waker panicked");
     }
 }
 

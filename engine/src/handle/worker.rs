@@ -14,7 +14,7 @@ use crate::cpu;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::handle::HandleOptions;
-use crate::handle::ticket::Ticket;
+use crate::handle::ticket::{Ticket, wake};
 use crate::lane::Lane;
 use crate::op::{Completion, OpKind, Request, Segment};
 use crate::platform::Platform;
@@ -151,7 +151,9 @@ impl Inbox {
         while let Err(job) = refused {
             let mut state = self.state.lock();
             if state.jobs.len() >= self.capacity && !state.closed {
-                state.waiting.push(waker.clone());
+                if !state.waiting.iter().any(|other| other.will_wake(waker)) {
+                    state.waiting.push(waker.clone());
+                }
                 return Err(job);
             }
             drop(state);
@@ -182,7 +184,7 @@ impl Inbox {
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         self.room.notify_all();
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.into_iter().for_each(wake);
         self.waker.wake();
     }
 }
@@ -354,7 +356,7 @@ impl Running {
         drop(state);
         if count > 0 {
             inbox.room.notify_all();
-            waiting.into_iter().for_each(Waker::wake);
+            waiting.into_iter().for_each(wake);
         }
         closed
     }

@@ -101,8 +101,11 @@ impl Lane {
         if !kind.has_memory() && !buffers.is_empty() {
             return Err(invalid("takes no buffers".to_owned()));
         }
-        if kind == OpKind::Read && !buffers.iter_mut().all(Buffer::is_writable) {
+        if kind == OpKind::Read && !buffers.iter().all(Buffer::is_writable) {
             return Err(invalid("shared bytes cannot be read into".to_owned()));
+        }
+        if kind == OpKind::Flush && segments.is_empty() {
+            return Err(invalid("names no device".to_owned()));
         }
         self.starts.clear();
         let mut total = 0_u64;

@@ -98,11 +98,13 @@ impl<'env> LaneScope<'_, 'env> {
     }
 
     fn start(&mut self, request: Request, segments: &[Segment]) {
+        let guard = AbortOnUnwind;
         match self.lane.start(request, segments, false) {
             Ok(_) => self.in_flight += 1,
             // SAFETY: the buffer was made from memory borrowed for `'env`, just now.
             Err(completion) => self.ended.push(unsafe { end_of(*completion) }),
         }
+        guard.disarm();
     }
 
     /// Ends an operation at once with `error`, which a layer above found; its completion comes with
@@ -154,10 +156,10 @@ impl<'env> LaneScope<'_, 'env> {
 
     /// One visit to the lane's queue. Completions of earlier requests stay with the lane.
     fn visit(&mut self, min: usize, completions: &mut Vec<ScopeCompletion<'env>>) -> Result<()> {
+        let guard = AbortOnUnwind;
         self.lane.refill();
         let outcome = self.lane.reap(min.min(self.lane.queued), &mut self.mixed);
         self.lane.refill();
-        self.lane.now_is_old = true;
         for completion in self.mixed.drain(..) {
             if completion.buffers.is_borrowed() {
                 self.in_flight -= 1;
@@ -168,7 +170,26 @@ impl<'env> LaneScope<'_, 'env> {
                 self.lane.ready.push_back(completion);
             }
         }
+        guard.disarm();
         outcome
+    }
+}
+
+/// Ends the process when the lane's own machinery panics while it holds borrowed memory: it cannot
+/// be known any more what the kernel still uses, so there is nothing to unwind to.
+struct AbortOnUnwind;
+
+impl AbortOnUnwind {
+    fn disarm(self) {
+        #[expect(clippy::mem_forget, reason = "its drop is the alarm")]
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        tracing::error!("a lane panicked while it held borrowed memory");
+        std::process::abort();
     }
 }
 

@@ -140,6 +140,7 @@ pub unsafe trait Queue: Debug {
 
     /// The runs of memory that are registered with the kernel, in the order of their numbers.
     /// Each is (first address, length); a piece of memory that lies within one may carry its number.
+    /// The queue keeps that memory mapped as long as it lives.
     fn registered_buffers(&self) -> &[(usize, usize)] {
         &[]
     }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
 use rustix::event::{PollFd, PollFlags};
 
+use crate::buf::BufPool;
 use crate::device::Device;
 use crate::error::Result;
 use crate::op::OpKind;
@@ -24,6 +25,9 @@ use crate::queue::eventfd::EventWake;
 use crate::queue::sync::SyncPool;
 use crate::queue::{Memory, Queue, QueueDescription, QueueOptions, RawCompletion, RawOp, Wake};
 use crate::sys::clock::monotonic_ns;
+
+/// How often a broken ring is asked again for what it has, when it is dropped.
+const DRAIN_ATTEMPTS: u32 = 100_000;
 
 /// Threads for the operations that the ring does not run.
 const POOL_THREADS: usize = 2;
@@ -49,8 +53,13 @@ pub(crate) struct UringQueue {
     wake_is_used: bool,
     wake_is_armed: bool,
     pool: Option<SyncPool>,
+    /// Completions of operations that could not be started.
+    refused: Vec<RawCompletion>,
     // Keeps the descriptors open that the ring uses.
     devices: Vec<Arc<dyn Device>>,
+    /// Keeps the arenas mapped: the kernel knows registered memory by its pages and a lane by its
+    /// address, so nothing else may come to lie at that address.
+    _pools: Vec<BufPool>,
 }
 
 /// How the ring names a device: a registered file's number with `FIXED_FILE`, or a descriptor.
@@ -85,11 +94,18 @@ impl UringQueue {
     /// As [`Queue::submit`].
     unsafe fn hand_to_pool(&mut self, op: &RawOp) {
         if self.pool.is_none() {
-            self.wake_is_used = true;
-            self.pool = Some(
-                SyncPool::start(&self.devices, POOL_THREADS, self.wake.for_done())
-                    .expect("two more threads can be started"),
-            );
+            match SyncPool::start(&self.devices, POOL_THREADS, self.wake.for_done()) {
+                Ok(pool) => {
+                    self.wake_is_used = true;
+                    self.pool = Some(pool);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "no threads for what io_uring does not run");
+                    let (token, result) = (op.token, -libc::ENOMEM);
+                    self.refused.push(RawCompletion { token, result });
+                    return;
+                }
+            }
         }
         let pool = self.pool.as_ref().expect("it was started just now");
         // SAFETY: passed on from this function's own contract.
@@ -182,6 +198,7 @@ impl UringQueue {
             }
         }
         self.in_ring -= completions.len() - before;
+        completions.append(&mut self.refused);
         if !self.wake_is_used {
             return false;
         }
@@ -326,6 +343,9 @@ unsafe impl Queue for UringQueue {
                 self.sleep()?;
                 continue;
             }
+            if !self.refused.is_empty() {
+                self.reap(completions);
+            }
             let missing = enough.saturating_sub(completions.len());
             // Whoever can be woken looks after every entry: one of them may be the wake-up.
             let want = if self.wake_is_used {
@@ -356,6 +376,30 @@ unsafe impl Queue for UringQueue {
 
     fn now_ns(&self) -> u64 {
         monotonic_ns()
+    }
+}
+
+impl Drop for UringQueue {
+    /// Waits for what is in the ring: closing it does not, and the kernel would go on using the
+    /// memory of operations whose owners believe it free. The pool waits in its own drop.
+    fn drop(&mut self) {
+        let mut completions = Vec::new();
+        for _ in 0..DRAIN_ATTEMPTS {
+            if self.in_ring == 0 {
+                return;
+            }
+            // Starts also what was only pushed: it is counted in `in_ring`.
+            if let Err(error) = self.enter(1) {
+                tracing::warn!(%error, in_ring = self.in_ring, "a ring is being dropped");
+            }
+            self.reap(&mut completions);
+            completions.clear();
+        }
+        tracing::error!(
+            in_ring = self.in_ring,
+            "memory lent to the kernel cannot be had back"
+        );
+        std::process::abort();
     }
 }
 

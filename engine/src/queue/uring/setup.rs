@@ -78,6 +78,8 @@ pub(super) fn open(
         wake_is_used: false,
         wake_is_armed: false,
         pool: None,
+        refused: Vec::new(),
+        _pools: options.pools.clone(),
         devices: devices.to_vec(),
     };
     for (slot, device) in devices.iter().enumerate() {
@@ -88,7 +90,8 @@ pub(super) fn open(
 
 /// Sets a ring up with the best flags this kernel has. Returns their names.
 fn build(options: &QueueOptions) -> Result<(IoUring, Vec<&'static str>)> {
-    let entries = options.depth.next_power_of_two();
+    // One more than the operations: the poll of the wake-up descriptor takes an entry too.
+    let entries = (options.depth + 1).next_power_of_two();
     let mut failure = io::Error::from_raw_os_error(libc::EINVAL);
     for flags in Flags::steps() {
         let mut builder = IoUring::builder();
@@ -225,8 +228,8 @@ fn register_pools(
             iov_len: length,
         })
         .collect();
-    // SAFETY: the kernel pins these pages until the ring is gone; they stay pages of this process
-    // even when the pool's memory is unmapped, so nothing else can come to lie there.
+    // SAFETY: the kernel pins these pages until the ring is gone, and the queue keeps the pools, and
+    // with them the addresses, for as long.
     match unsafe { ring.submitter().register_buffers(&iovecs) } {
         Ok(()) => {
             names.push("registered buffers");
