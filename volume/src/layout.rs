@@ -233,6 +233,51 @@ impl Layout {
         );
     }
 
+    /// Where a range lies on each member: the segments of [`Layout::segments`] with those that
+    /// continue each other made one, so at most one for a member, whatever the length. For
+    /// operations without memory; `buffer_offset` is 0.
+    ///
+    /// # Panics
+    ///
+    /// As [`Layout::segments`].
+    pub fn extents(&self, offset: u64, length: u64, data_offset: u64, out: &mut Vec<Segment>) {
+        out.clear();
+        assert!(
+            self.contains(offset, length),
+            "{length} bytes at offset {offset} do not lie inside the volume"
+        );
+        assert!(
+            data_offset <= BYTES_MAX,
+            "data offset {data_offset} is beyond any device"
+        );
+        if length == 0 {
+            return;
+        }
+        let (first_chunk, first_within) = self.chunk.div_rem(offset);
+        let (last_chunk, last_within) = self.chunk.div_rem(offset + (length - 1));
+        let count = self.members.value.min(last_chunk - first_chunk + 1);
+        for turn in 0..count {
+            // The member's first chunk of the range, and its last: a whole number of stripes on.
+            let begin_chunk = first_chunk + turn;
+            let stripes = self.members.div_rem(last_chunk - begin_chunk).0;
+            let end_chunk = begin_chunk + stripes * self.members.value;
+            let (begin_stripe, member) = self.members.div_rem(begin_chunk);
+            let begin_within = if turn == 0 { first_within } else { 0 };
+            let end_within = if end_chunk == last_chunk {
+                last_within + 1
+            } else {
+                self.chunk.value
+            };
+            let begin = begin_stripe * self.chunk.value + begin_within;
+            let end = (begin_stripe + stripes) * self.chunk.value + end_within;
+            out.push(Segment::whole(
+                as_member(member),
+                data_offset + begin,
+                end - begin,
+            ));
+        }
+    }
+
     /// The general case of [`Layout::segments`]: several members, and more than one chunk.
     fn segments_of_many(&self, start: Start, length: u64, out: &mut Vec<Segment>) {
         let chunk_bytes = self.chunk.value;
@@ -368,6 +413,30 @@ mod tests {
             for number in numbers.into_iter().filter(|number| *number <= BYTES_MAX) {
                 let expected = (number / value, number % value);
                 assert_eq!(divisor.div_rem(number), expected, "{number} / {value}");
+            }
+        }
+    }
+
+    /// What needs no memory must touch the very bytes that a write would.
+    #[test]
+    fn extents_are_the_segments_with_those_that_continue_each_other_made_one() {
+        for members in 1..=5 {
+            let layout = layout(members, K4, 4);
+            let capacity = layout.capacity_bytes();
+            for offset in (0..capacity).step_by(1024) {
+                for length in (0..=capacity - offset).step_by(1024) {
+                    let segments = segments(&layout, offset, length);
+                    let merged: Vec<_> = segments
+                        .chunk_by(Segment::is_continued_by)
+                        .map(|run| {
+                            let length = run.iter().map(|segment| segment.length).sum();
+                            Segment::whole(run[0].device, run[0].offset, length)
+                        })
+                        .collect();
+                    let mut extents = Vec::new();
+                    layout.extents(offset, length, 1 << 21, &mut extents);
+                    assert_eq!(extents, merged, "{members} members, {length} at {offset}");
+                }
             }
         }
     }

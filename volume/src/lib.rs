@@ -25,6 +25,8 @@ mod layout;
 pub mod signature;
 pub mod superblock;
 
+mod root;
+
 mod member;
 mod metadata;
 
@@ -38,6 +40,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use examine::{CopyState, Examination, examine, examine_on};
 pub use layout::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_UNIT, LAYOUT_RAID0, Layout, MEMBERS_MAX};
 pub use member::Member;
+pub use root::{ROOT_BYTES_MAX, RootRecord};
 pub use superblock::Superblock;
 pub use uuid::Uuid;
 pub use volume::{CreateOptions, OpenOptions, Volume, VolumeLane, VolumeScope};

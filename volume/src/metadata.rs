@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use swath_engine::{
-    AlignedBuf, Backend, Device, Lane, LaneOptions, OpKind, Platform, QueueOptions, Request,
-    Segment,
+    AlignedBuf, Backend, Device, Lane, LaneOptions, OpKind, Platform, Poison, QueueOptions,
+    Request, Segment,
 };
 
 use crate::error::Result;
@@ -16,6 +16,16 @@ use crate::superblock::{
 /// A lane for the few blocks of metadata: plain calls on the caller's thread, no threads started,
 /// nothing registered.
 pub(crate) fn lane(platform: &dyn Platform, devices: &[Arc<dyn Device>]) -> Result<Lane> {
+    lane_with(platform, devices, None)
+}
+
+/// As [`lane`], with the poison of an open volume: the first failure sets it, and no write or flush
+/// starts once it is set.
+pub(crate) fn lane_with(
+    platform: &dyn Platform,
+    devices: &[Arc<dyn Device>],
+    poison: Option<Arc<Poison>>,
+) -> Result<Lane> {
     let queue = QueueOptions {
         backend: Backend::Sync,
         depth: 8,
@@ -27,7 +37,7 @@ pub(crate) fn lane(platform: &dyn Platform, devices: &[Arc<dyn Device>]) -> Resu
         devices,
         &LaneOptions {
             queue,
-            poison: None,
+            poison,
             statistics: false,
         },
     )?)
@@ -39,10 +49,20 @@ pub(crate) fn lane(platform: &dyn Platform, devices: &[Arc<dyn Device>]) -> Resu
 /// good head it is looked for at the end.
 pub(crate) fn read_copies(lane: &mut Lane, slot: u32) -> [CopyResult; COPY_COUNT] {
     let device_bytes = lane.devices()[slot as usize].geometry().capacity_bytes;
+    let absent = || Err(CopyFault::Decode(DecodeError::NotSwath));
+    // The head lies at the same places on every device, also on one that has shrunk below what a
+    // member needs.
+    let head = MemberMap::HEAD_COPY_OFFSETS.map(|offset| {
+        if offset + SUPERBLOCK_BYTES as u64 <= device_bytes {
+            read_copy(lane, slot, offset)
+        } else {
+            absent()
+        }
+    });
     let Ok(map) = MemberMap::new(device_bytes) else {
-        return std::array::from_fn(|_| Err(CopyFault::Decode(DecodeError::NotSwath)));
+        let [zero, one] = head;
+        return [zero, one, absent(), absent()];
     };
-    let head = [0, 1].map(|copy| read_copy(lane, slot, map.copy_offset(copy)));
     let recorded = head
         .iter()
         .flatten()

@@ -71,6 +71,9 @@ pub struct MemberMap {
 }
 
 impl MemberMap {
+    /// Where the first two copies lie, whatever the device's size.
+    pub const HEAD_COPY_OFFSETS: [u64; 2] = HEAD_COPY_OFFSETS;
+
     /// The places on a device of `device_bytes`.
     ///
     /// # Errors

@@ -158,7 +158,9 @@ impl Superblock {
     fn is_same_update(&self, other: &Self) -> bool {
         self.generation == other.generation
             && self.name == other.name
-            && self.features_compat == other.features_compat
+            // Bits of features that are unknown here are not carried over when a copy is healed.
+            && self.features_compat & FEATURES_COMPAT_KNOWN
+                == other.features_compat & FEATURES_COMPAT_KNOWN
             && self.features_ro_compat == other.features_ro_compat
             && self.features_incompat == other.features_incompat
     }

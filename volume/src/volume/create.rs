@@ -116,6 +116,8 @@ impl Volume {
             platform,
             members,
             superblocks,
+            // The rings are blank: they lie in the areas that were checked or erased.
+            None,
             false,
             options.handle.clone(),
         )
@@ -131,6 +133,9 @@ fn check_options(members: usize, options: &CreateOptions) -> Result<()> {
         return refuse(format!(
             "a volume has at most {MEMBERS_MAX} members, not {members}"
         ));
+    }
+    if options.uuid.is_nil() {
+        return refuse("a volume's UUID is not all zero: leave it random".to_owned());
     }
     if let Some(problem) = Superblock::name_problem(&options.name) {
         return refuse(format!(

@@ -10,6 +10,7 @@ mod bytes;
 mod create;
 mod lane;
 mod open;
+mod root;
 mod scope;
 mod shared;
 mod write_locks;
@@ -33,6 +34,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layout::Layout;
 use crate::member::Member;
 use crate::metadata;
+use crate::root::Record;
 use crate::superblock::{HEAD_COPY_OFFSET, Superblock};
 
 /// An open volume. Clones share it; it is closed when the last clone and the last lane are gone.
@@ -51,6 +53,8 @@ struct Shared {
     poison: Arc<Poison>,
     /// The members' superblocks, in index order, as they are on the devices.
     superblocks: Mutex<Vec<Superblock>>,
+    /// The newest root record that is known to be committed. Held while a commit is under way.
+    root: Mutex<Option<Record>>,
     write_locks: WriteLocks,
     handle_options: HandleOptions,
     handle: OnceLock<Handle>,
@@ -64,6 +68,7 @@ impl Volume {
         platform: Arc<dyn Platform>,
         members: Vec<Member>,
         superblocks: Vec<Superblock>,
+        root: Option<Record>,
         is_read_only: bool,
         handle_options: HandleOptions,
     ) -> Result<Self> {
@@ -85,6 +90,7 @@ impl Volume {
             is_read_only,
             poison: Arc::new(Poison::new()),
             superblocks: Mutex::new(superblocks),
+            root: Mutex::new(root),
             write_locks: WriteLocks::default(),
             handle_options,
             handle: OnceLock::new(),
@@ -180,7 +186,6 @@ impl Volume {
     /// A name that is too long or has control characters; opened for reading only; poisoned; a
     /// member that fails, which poisons the volume.
     pub fn rename(&self, name: &str) -> Result<()> {
-        self.0.check_writable()?;
         if let Some(problem) = Superblock::name_problem(name) {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
@@ -188,10 +193,18 @@ impl Volume {
             ));
         }
         let mut superblocks = self.0.superblocks.lock();
+        // Under the lock: an update that failed a moment ago may have left its generation half
+        // written, and nobody may write that generation again.
+        self.0.check_writable()?;
         let mut updated = superblocks.clone();
         for superblock in &mut updated {
             name.clone_into(&mut superblock.name);
-            superblock.generation += 1;
+            superblock.generation = superblock.generation.checked_add(1).ok_or_else(|| {
+                Error::new(
+                    ErrorKind::Unsupported,
+                    "the volume's generations are used up",
+                )
+            })?;
         }
         let mut lane = metadata::lane(&*self.0.platform, &self.0.devices)?;
         let steps = metadata::all_copies(&updated)?;

@@ -9,8 +9,9 @@ use crate::discover::members_in;
 use crate::error::{Error, ErrorKind, Result};
 use crate::member::Member;
 use crate::metadata;
+use crate::root::recover;
 use crate::superblock::{Candidate, MemberMap, assemble};
-use crate::volume::{Volume, open_devices};
+use crate::volume::{Volume, open_devices, root};
 
 /// How to open a volume.
 #[derive(Debug, Clone, Default)]
@@ -30,8 +31,9 @@ impl Volume {
     /// # Errors
     ///
     /// A member that is missing, named twice, a copy of another, of another volume, out of date,
-    /// smaller than it was, of a version or layout unknown here, or in use. Nothing is written
-    /// unless all is well.
+    /// smaller than it was, of a version or layout unknown here, or in use; root records that do
+    /// not fit together. Nothing is written unless all is well; then, for writing, superblock
+    /// copies are healed and the root record, if there is one, is put into a new epoch.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Self> {
         Self::open_on(Arc::new(Kernel), &members_in(paths)?, options)
     }
@@ -83,15 +85,25 @@ impl Volume {
             .iter()
             .map(|&place| Arc::clone(&devices[place]))
             .collect();
-        if !options.read_only {
+        let mut lane = metadata::lane(&*platform, &devices)?;
+        let recovery = recover(&root::read(&mut lane, &assembly.superblocks)?)?;
+        let newest = if options.read_only {
+            recovery.read_only()
+        } else {
+            let (newest, steps) = recovery.read_write()?;
+            let writes = root::prepare(&steps, &assembly.superblocks)?;
             if !assembly.heal.is_empty() {
                 tracing::warn!(heal = ?assembly.heal, "superblock copies are rewritten");
             }
             // Every step is flushed even when there is nothing to write: what was read may not be
-            // durable yet, and the next update builds on it.
-            let mut lane = metadata::lane(&*platform, &devices)?;
+            // durable yet, and the next update builds on it. That goes for the root record too.
             metadata::write_steps(&mut lane, &assembly.superblocks, &assembly.heal.steps)?;
-        }
+            root::write(&mut lane, &writes).map_err(|cause| {
+                cause.context("the root record cannot be renewed, so the volume is not opened")
+            })?;
+            newest
+        };
+        drop(lane);
         let members = assembly
             .superblocks
             .iter()
@@ -106,6 +118,7 @@ impl Volume {
             platform,
             members,
             assembly.superblocks,
+            newest,
             options.read_only,
             handle,
         )

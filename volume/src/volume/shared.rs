@@ -40,6 +40,9 @@ impl Volume {
     pub fn read_vectored_at(&self, memory: &mut [IoSliceMut<'_>], offset: u64) -> Result<()> {
         let length = memory.iter().map(|piece| piece.len() as u64).sum();
         self.0.layout.check_range(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
         let mut by_handle = ByHandle::of(&self.0)?;
         if memory
             .iter()
@@ -63,12 +66,20 @@ impl Volume {
     /// As [`write_at`](Self::write_at).
     pub fn write_vectored_at(&self, memory: &[IoSlice<'_>], offset: u64) -> Result<()> {
         let length = memory.iter().map(|piece| piece.len() as u64).sum();
-        let _held = self.0.hold_for_write(offset, length)?;
-        let mut by_handle = ByHandle::of(&self.0)?;
-        if memory
+        let is_aligned = memory
             .iter()
-            .all(|piece| self.0.align.admits(piece, offset))
-        {
+            .all(|piece| self.0.align.admits(piece, offset));
+        // Where pieces meet within a block, that block is read, changed and written, too.
+        let _held = if is_aligned {
+            self.0.hold_for_write(offset, length)?
+        } else {
+            self.0.hold_for_change(offset, length)?
+        };
+        if length == 0 {
+            return Ok(());
+        }
+        let mut by_handle = ByHandle::of(&self.0)?;
+        if is_aligned {
             let segments = by_handle.segments(OpKind::Write, offset, length)?;
             return Ok(by_handle.handle.write_vectored_blocking(memory, segments)?);
         }
@@ -129,6 +140,9 @@ impl Volume {
     /// Submits a request of whole blocks; the future (or [`Submission::wait`]) gives its
     /// completion, with the buffers. `length` is that of the buffers, if there are any. For a
     /// flush both are ignored.
+    ///
+    /// It does not take part in the serialisation of [`write_at`](Self::write_at): do not write a
+    /// block by this while another writer changes part of it by bytes.
     ///
     /// What is wrong with the request is told by its completion.
     pub fn submit(&self, request: Request, offset: u64, length: u64) -> Submission {
@@ -210,8 +224,13 @@ impl Shared {
         {
             return Err(self.refusal(kind, offset, length));
         }
-        self.layout
-            .segments(offset, length, self.data_offset, segments);
+        if kind.has_memory() {
+            self.layout
+                .segments(offset, length, self.data_offset, segments);
+        } else {
+            self.layout
+                .extents(offset, length, self.data_offset, segments);
+        }
         Ok(())
     }
 
@@ -249,6 +268,16 @@ impl Shared {
         Ok(self
             .write_locks
             .lock(offset..offset + length, self.align.block_bytes))
+    }
+
+    /// As [`hold_for_write`](Self::hold_for_write), for a write that may read, change and write any
+    /// block of the range.
+    fn hold_for_change(&self, offset: u64, length: u64) -> Result<WriteGuard<'_>> {
+        self.layout.check_range(offset, length)?;
+        self.check_writable()?;
+        Ok(self
+            .write_locks
+            .lock_all(offset..offset + length, self.align.block_bytes))
     }
 }
 

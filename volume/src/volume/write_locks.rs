@@ -47,7 +47,21 @@ pub(super) struct WriteGuard<'a> {
 impl WriteLocks {
     /// Waits until the bytes of `range` can be written, and holds them.
     pub(super) fn lock(&self, range: Range<u64>, block_bytes: u64) -> WriteGuard<'_> {
-        let claims = claims_of(range, block_bytes);
+        self.lock_claims(claims_of(range, block_bytes))
+    }
+
+    /// As [`lock`](Self::lock), for a write that may read any block of the range before it writes
+    /// it.
+    pub(super) fn lock_all(&self, range: Range<u64>, block_bytes: u64) -> WriteGuard<'_> {
+        let start = range.start - range.start % block_bytes;
+        let range = start..range.end.next_multiple_of(block_bytes);
+        self.lock_claims(vec![Claim {
+            range,
+            reads_first: true,
+        }])
+    }
+
+    fn lock_claims(&self, claims: Vec<Claim>) -> WriteGuard<'_> {
         let mut held = self.held.lock();
         // All of a write's claims at once: two writes never hold what the other waits for.
         while held
