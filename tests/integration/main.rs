@@ -1,0 +1,22 @@
+//! Behaviour through the public API, on real files and on a simulated platform.
+
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "sizes in tests fit in memory, and members are few"
+)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "clippy's leave for tests does not reach their helpers"
+)]
+
+mod cli;
+mod devices;
+mod handle;
+mod lane_faults;
+mod matrix;
+mod queue_suite;
+mod refusals;
+mod scopes;
+mod sharing;
+mod updates;
+mod volume;
