@@ -1,0 +1,202 @@
+//! [`Checkpoint`]: a committed checkpoint, open to be read.
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread;
+
+use crate::blob::usize_of;
+use crate::catalog::CheckpointEntry;
+use crate::error::{DevicePlace, Error, ErrorKind, Result};
+use crate::extent::Run;
+use crate::index::{Index, TensorEntry};
+use crate::reader::Reader;
+use crate::store::{CheckpointInfo, Store};
+
+/// How to read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadOptions {
+    /// Whether what is read is believed without its checksums. Default: no. Parts of a tensor are
+    /// read faster then, since only what is wanted is read, and damage goes unseen.
+    pub trust: bool,
+}
+
+/// A committed checkpoint, open to be read. Clones share it. While one is there, the checkpoint's
+/// space is not used again, even when it is removed meanwhile.
+#[derive(Clone)]
+pub struct Checkpoint {
+    pub(crate) store: Store,
+    pub(crate) entry: Arc<CheckpointEntry>,
+    pub(crate) index: Arc<Index>,
+}
+
+/// A tensor and the memory it is read into.
+#[derive(Debug)]
+pub struct TensorTarget<'a> {
+    /// Which tensor.
+    pub name: &'a str,
+    /// As many bytes as it has.
+    pub memory: &'a mut [u8],
+}
+
+impl Checkpoint {
+    pub(crate) fn open(store: Store, entry: Arc<CheckpointEntry>) -> Result<Self> {
+        let named = |error: Error| error.with_checkpoint(&entry.name);
+        let bytes = store.read_blob(&entry.index).map_err(named)?;
+        let index = Index::decode(&bytes).map_err(named)?;
+        index.check_owner(store.uuid(), entry.id).map_err(named)?;
+        index.check_places(&entry.extents).map_err(named)?;
+        Ok(Self {
+            store,
+            index: Arc::new(index),
+            entry,
+        })
+    }
+
+    /// What it is, in a few numbers.
+    pub fn info(&self) -> CheckpointInfo {
+        CheckpointInfo::of(&self.entry)
+    }
+
+    /// Its tensors, in the order of their names.
+    pub fn tensors(&self) -> &[TensorEntry] {
+        self.index.tensors()
+    }
+
+    /// A tensor.
+    ///
+    /// # Errors
+    ///
+    /// No tensor of this name.
+    pub fn tensor(&self, name: &str) -> Result<&TensorEntry> {
+        self.index.find(name).ok_or_else(|| {
+            Error::new(
+                ErrorKind::NotFound,
+                "the checkpoint has no tensor of this name",
+            )
+            .with_checkpoint(&self.entry.name)
+            .with_tensor(name)
+        })
+    }
+
+    /// A reader, for the thread that calls this. Any number of threads may have one.
+    ///
+    /// # Errors
+    ///
+    /// A lane or buffers that are not to be had.
+    pub fn reader(&self, options: ReadOptions) -> Result<Reader> {
+        Reader::open(self.clone(), options)
+    }
+
+    /// Reads many tensors, on `threads` threads (1: on the caller's own).
+    ///
+    /// # Errors
+    ///
+    /// The first failure of any; what the memory of the others holds then is not told.
+    pub fn load(
+        &self,
+        targets: Vec<TensorTarget<'_>>,
+        threads: usize,
+        options: ReadOptions,
+    ) -> Result<()> {
+        let mut shares: Vec<Vec<TensorTarget<'_>>> = Vec::new();
+        shares.resize_with(threads.clamp(1, targets.len().max(1)), Vec::new);
+        // The largest first, each to whoever has least: nobody is left with a giant at the end.
+        let mut targets = targets;
+        targets.sort_by_key(|target| std::cmp::Reverse(target.memory.len()));
+        let mut loads = vec![0_u64; shares.len()];
+        for target in targets {
+            let least = (0..loads.len())
+                .min_by_key(|&share| loads[share])
+                .unwrap_or(0);
+            // A tensor costs something even when it is empty.
+            loads[least] += target.memory.len() as u64 + 4096;
+            shares[least].push(target);
+        }
+        if let [share] = &mut shares[..] {
+            return self.reader(options)?.read_many(std::mem::take(share));
+        }
+        thread::scope(|scope| {
+            let workers: Vec<_> = shares
+                .into_iter()
+                .map(|share| scope.spawn(|| self.reader(options)?.read_many(share)))
+                .collect();
+            workers.into_iter().try_for_each(|worker| {
+                worker
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+        })
+    }
+
+    /// Where on the members some bytes of a tensor lie.
+    ///
+    /// # Panics
+    ///
+    /// When they reach beyond its end.
+    pub fn places(&self, tensor: &TensorEntry, offset: u64, length: u64) -> Vec<DevicePlace> {
+        tensor
+            .locate(offset, length)
+            .flat_map(|run| self.places_of(run))
+            .collect()
+    }
+
+    fn places_of(&self, run: Run) -> Vec<DevicePlace> {
+        let volume = self.store.volume();
+        let members = volume.members();
+        let mut segments = Vec::new();
+        volume.layout().segments(
+            run.offset,
+            run.length,
+            members[0].data_offset,
+            &mut segments,
+        );
+        segments
+            .iter()
+            .map(|segment| DevicePlace {
+                path: members[segment.device as usize].path().to_path_buf(),
+                offset: segment.offset,
+                length: segment.length,
+            })
+            .collect()
+    }
+
+    #[cold]
+    fn damaged(&self, tensor: &TensorEntry, block: u64, found: u32) -> Error {
+        let range = tensor.block_range(block);
+        let expected = tensor.checksums[usize_of(block)];
+        let message = format!(
+            "the data is damaged: its checksum is {found:08x} and should be {expected:08x}"
+        );
+        self.places(tensor, range.start, range.end - range.start)
+            .into_iter()
+            .fold(
+                self.tensor_error(tensor, Error::new(ErrorKind::Damaged, message))
+                    .with_block(block),
+                Error::with_place,
+            )
+    }
+
+    /// Refuses a block whose bytes are not what was written.
+    #[inline]
+    pub(crate) fn check_block(&self, tensor: &TensorEntry, block: u64, found: u32) -> Result<()> {
+        if tensor.checksums[usize_of(block)] == found {
+            return Ok(());
+        }
+        Err(self.damaged(tensor, block, found))
+    }
+
+    pub(crate) fn tensor_error(&self, tensor: &TensorEntry, error: Error) -> Error {
+        error
+            .with_checkpoint(&self.entry.name)
+            .with_tensor(&tensor.name)
+    }
+}
+
+impl fmt::Debug for Checkpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("name", &self.entry.name)
+            .field("tensors", &self.tensors().len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,231 @@
+//! [`Ledger`]: what the writers of one checkpoint share, in the process that owns it or in one that
+//! writes a part of it.
+//!
+//! It hands out space, keeps names apart, collects the tensors that are written, and remembers the
+//! first failure, so that nothing is committed over it.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use swath_volume::Volume;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::extent::Extent;
+use crate::index::TensorEntry;
+use crate::names::CheckpointName;
+use crate::options::StoreOptions;
+use crate::store::Store;
+
+pub(crate) struct Ledger {
+    pub(crate) name: CheckpointName,
+    pub(crate) volume: Volume,
+    pub(crate) options: StoreOptions,
+    pub(crate) verify_source: bool,
+    /// Where more space comes from; none in a process that writes a part, which has its lease.
+    store: Option<Store>,
+    state: Mutex<LedgerState>,
+}
+
+#[derive(Default)]
+struct LedgerState {
+    /// Space reserved and not used yet.
+    reserved: Vec<Extent>,
+    /// All space that was taken from the store.
+    taken: Vec<Extent>,
+    /// Every name that was claimed; none: its data is still being written.
+    tensors: BTreeMap<String, Option<TensorEntry>>,
+    /// The first failure of any writer.
+    error: Option<Error>,
+    /// Writers and leases that are not done.
+    open: usize,
+    finished: bool,
+}
+
+/// What a ledger held when it was closed.
+pub(crate) struct Closed {
+    pub(crate) tensors: Vec<TensorEntry>,
+    /// All space that was taken, used or not.
+    pub(crate) taken: Vec<Extent>,
+}
+
+impl Ledger {
+    pub(crate) fn new(
+        name: CheckpointName,
+        volume: Volume,
+        options: StoreOptions,
+        verify_source: bool,
+        store: Option<Store>,
+        reserved: Vec<Extent>,
+    ) -> Self {
+        let state = LedgerState {
+            taken: reserved.clone(),
+            reserved,
+            ..LedgerState::default()
+        };
+        Self {
+            name,
+            volume,
+            options,
+            verify_source,
+            store,
+            state: Mutex::new(state),
+        }
+    }
+
+    /// Closes it: nothing can be added any more.
+    ///
+    /// # Errors
+    ///
+    /// Closed already; somebody is still writing; somebody failed.
+    pub(crate) fn close(&self) -> Result<Closed> {
+        let mut state = self.state.lock();
+        if state.finished {
+            return Err(self.name_error(Error::new(
+                ErrorKind::Finished,
+                "the checkpoint is committed already, or given up",
+            )));
+        }
+        if state.open > 0 {
+            return Err(self.name_error(Error::new(
+                ErrorKind::Busy,
+                format!(
+                    "{} writers or leases are still open: finish them first",
+                    state.open
+                ),
+            )));
+        }
+        if let Some(error) = &state.error {
+            return Err(error.clone());
+        }
+        if let Some((tensor, _)) = state.tensors.iter().find(|(_, entry)| entry.is_none()) {
+            let error = Error::new(ErrorKind::Busy, "the tensor was begun and not finished");
+            return Err(self.tensor_error(tensor, error));
+        }
+        state.finished = true;
+        state.reserved.clear();
+        let tensors = std::mem::take(&mut state.tensors)
+            .into_values()
+            .flatten()
+            .collect();
+        Ok(Closed {
+            tensors,
+            taken: std::mem::take(&mut state.taken),
+        })
+    }
+
+    /// Takes at least `length` bytes of space, from what is reserved first. The first extent begins
+    /// at a multiple of `align` where that can be had.
+    pub(crate) fn allocate(&self, length: u64, align: u64) -> Result<Vec<Extent>> {
+        let mut state = self.state.lock();
+        let mut extents = Vec::with_capacity(1);
+        let mut missing = length;
+        // What lies before the border is left for small tensors.
+        if let Some(first) = state.reserved.first_mut() {
+            let skipped = first.offset.next_multiple_of(align) - first.offset;
+            if skipped > 0 && skipped + length <= first.length {
+                let head = Extent::new(first.offset, skipped);
+                *first = Extent::new(first.offset + skipped, first.length - skipped);
+                state.reserved.push(head);
+            }
+        }
+        while missing > 0
+            && let Some(first) = state.reserved.first_mut()
+        {
+            let taken = first.length.min(missing);
+            extents.push(Extent::new(first.offset, taken));
+            missing -= taken;
+            first.offset += taken;
+            first.length -= taken;
+            if first.length == 0 {
+                state.reserved.remove(0);
+            }
+        }
+        if missing > 0 {
+            let more = match &self.store {
+                Some(store) => store.take_space(missing),
+                None => Err(Error::new(
+                    ErrorKind::NoSpace,
+                    format!("the lease is used up: {missing} bytes more are needed"),
+                )),
+            };
+            match more {
+                Ok(more) => {
+                    state.taken.extend(&more);
+                    extents.extend(more);
+                }
+                Err(error) => {
+                    state.reserved.extend(extents);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(extents)
+    }
+
+    /// Gives back what of an allocation was not used; the next allocations use it.
+    pub(crate) fn give_back(&self, extent: Extent) {
+        if extent.length > 0 {
+            self.state.lock().reserved.push(extent);
+        }
+    }
+
+    /// Claims a tensor's name.
+    pub(crate) fn claim(&self, name: &str) -> Result<()> {
+        let mut state = self.state.lock();
+        let refusal = if state.finished {
+            Error::new(
+                ErrorKind::Finished,
+                "the checkpoint is committed: nothing can be added",
+            )
+        } else if state.tensors.contains_key(name) {
+            Error::new(
+                ErrorKind::AlreadyExists,
+                "the checkpoint has a tensor of this name already",
+            )
+        } else {
+            state.tensors.insert(name.to_owned(), None);
+            return Ok(());
+        };
+        Err(self.tensor_error(name, refusal))
+    }
+
+    /// Enters a tensor whose bytes are all on their way.
+    pub(crate) fn enter(&self, entry: TensorEntry) {
+        self.state
+            .lock()
+            .tensors
+            .insert(entry.name.clone(), Some(entry));
+    }
+
+    /// Takes note of a failure that the commit must tell.
+    pub(crate) fn fail(&self, error: &Error) {
+        self.state.lock().error.get_or_insert_with(|| error.clone());
+    }
+
+    /// Somebody begins to write: a writer, or whoever holds a lease.
+    pub(crate) fn opened(&self) {
+        self.state.lock().open += 1;
+    }
+
+    /// And is done.
+    pub(crate) fn done(&self) {
+        self.state.lock().open -= 1;
+    }
+
+    pub(crate) fn name_error(&self, error: Error) -> Error {
+        error.with_checkpoint(&self.name)
+    }
+
+    pub(crate) fn tensor_error(&self, tensor: &str, error: Error) -> Error {
+        error.with_checkpoint(&self.name).with_tensor(tensor)
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        // The last of session and writers is gone, and with them every write in flight.
+        if let Some(store) = &self.store {
+            store.release(std::mem::take(&mut self.state.get_mut().taken));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The checkpoint store: named sets of tensors on one volume, committed atomically, checked when
+//! they are read back.
+//!
+//! A checkpoint has a name or a step number, an [`Index`](index::Index) of its tensors, and their
+//! bytes. The committed ones are listed in the [`Catalog`](catalog::Catalog), which the
+//! [`StoreHeader`](place::StoreHeader) in the volume's root record points to. Replacing that record
+//! is the one event that makes a checkpoint visible.
+
+#![forbid(unsafe_code)]
+
+mod error;
+
+mod dtype;
+mod names;
+
+mod codec;
+pub mod extent;
+pub mod place;
+
+pub mod catalog;
+pub mod index;
+
+pub mod region;
+pub mod retention;
+
+mod options;
+mod transfer;
+
+mod blob;
+mod store;
+
+mod ledger;
+mod session;
+mod stream;
+mod writer;
+
+mod checkpoint;
+mod reader;
+
+pub mod safetensors;
+
+pub use checkpoint::{Checkpoint, ReadOptions, TensorTarget};
+pub use codec::BLOB_BYTES_MAX;
+pub use dtype::{DType, RANK_MAX, TENSOR_BYTES_MAX};
+pub use error::{DevicePlace, Error, ErrorKind, Result};
+pub use names::{CheckpointName, NAME_BYTES_MAX};
+pub use options::StoreOptions;
+pub use reader::Reader;
+pub use session::{BeginOptions, Session};
+pub use store::{CheckpointInfo, FormatOptions, SpaceReport, Store};
+pub use stream::TensorStream;
+pub use uuid::Uuid;
+pub use writer::Writer;

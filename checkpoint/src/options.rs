@@ -1,0 +1,50 @@
+//! How a store works: queues, buffers and how much memory they take.
+
+use swath_engine::LaneOptions;
+
+use crate::extent::UNIT_BYTES;
+use crate::index::BLOCK_BYTES;
+
+/// How a store works.
+///
+/// Memory: each writer and each reader has a pool of `pool_bytes`, whatever the size of the
+/// checkpoint, and besides that the index of what it works on (about 100 bytes for a tensor and 4
+/// for each MiB of data).
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// What each lane's queue is. Its depth is set by the store.
+    pub lane: LaneOptions,
+    /// The memory of each writer's or reader's buffers in bytes, at least 4 MiB. Default 16 MiB.
+    pub pool_bytes: u64,
+    /// How many transfers of up to 1 MiB a writer or reader keeps in flight: 1 to 256. Default 8:
+    /// what saturates drives at this size; more only lengthens the queue.
+    pub depth: u32,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            lane: LaneOptions::default(),
+            pool_bytes: 16 << 20,
+            depth: 8,
+        }
+    }
+}
+
+impl StoreOptions {
+    /// How many buffers of a block and its slack a pool of this size has.
+    pub(crate) fn piece_count(&self) -> usize {
+        let pieces = self.pool_bytes / PIECE_BYTES as u64;
+        usize::try_from(pieces.clamp(3, 1 << 16)).expect("at most 65536")
+    }
+
+    /// How many transfers are in flight at once.
+    pub(crate) fn window(&self) -> usize {
+        self.depth.clamp(1, 256) as usize
+    }
+}
+
+/// One buffer: a block, and room for what lies beside it in its first and last 4 KiB.
+pub(crate) const PIECE_BYTES: usize = (1 << 20) + 8192;
+
+const _: () = assert!(PIECE_BYTES as u64 >= BLOCK_BYTES + 2 * UNIT_BYTES);

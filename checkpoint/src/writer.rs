@@ -1,0 +1,426 @@
+//! [`Writer`]: one thread's way to put tensors into a session.
+//!
+//! - Tensors of a block (1 MiB) and more have space of their own, from a 4 KiB border on, and go
+//!   from the caller's memory to the drives without a copy when that memory is aligned; smaller
+//!   ones are packed one after the other through a buffer.
+//! - Transfers are cut at chunk borders, so that each is one operation on one member; a bounded
+//!   number is in flight. Checksums are made while earlier transfers are under way.
+//! - The first failure is the session's, whatever the caller does with the error: commit tells it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use swath_engine::{BufPool, Completion, LaneOptions, PoolBuf, ScopeCompletion};
+use swath_volume::VolumeLane;
+
+use crate::blob::usize_of;
+use crate::dtype::DType;
+use crate::error::{Error, ErrorKind, Result};
+use crate::extent::{Extent, Run, UNIT_BYTES};
+use crate::index::{BLOCK_BYTES, TensorEntry};
+use crate::ledger::Ledger;
+use crate::options::PIECE_BYTES;
+use crate::stream::TensorStream;
+use crate::transfer::pieces;
+
+/// From this size on a tensor begins on a chunk's border.
+const ALIGNED_BYTES_MIN: u64 = 8 * BLOCK_BYTES;
+
+/// One thread's way into a session. Made by [`Session::writer`](crate::Session::writer) on the
+/// thread that uses it.
+///
+/// [`finish`](Self::finish) it before the session commits; dropping it finishes it too, and leaves
+/// an error to the commit.
+pub struct Writer {
+    pub(crate) ledger: Arc<Ledger>,
+    lane: VolumeLane,
+    pool: BufPool,
+    completions: Vec<Completion>,
+    window: usize,
+    pub(crate) chunk_bytes: u64,
+    block_bytes: u64,
+    memory_align_bytes: usize,
+    pack: Option<Pack>,
+    is_finished: bool,
+    /// How often a buffer of the pool was used.
+    buffers_used: u64,
+}
+
+/// The buffer that small tensors are packed into.
+struct Pack {
+    buffer: PoolBuf,
+    extent: Extent,
+    used: u64,
+}
+
+impl Writer {
+    pub(crate) fn open(ledger: Arc<Ledger>) -> Result<Self> {
+        let options = &ledger.options;
+        let volume = &ledger.volume;
+        let pool = BufPool::new(PIECE_BYTES, options.piece_count())?;
+        let mut lane_options: LaneOptions = options.lane.clone();
+        lane_options.queue.pools = vec![pool.clone()];
+        lane_options.queue.depth = options.depth.clamp(1, 256) * 2;
+        lane_options.statistics = false;
+        let lane = volume.lane(&lane_options)?;
+        let writer = Self {
+            lane,
+            pool,
+            completions: Vec::new(),
+            window: options.window(),
+            chunk_bytes: volume.chunk_bytes(),
+            block_bytes: u64::from(volume.block_bytes()),
+            memory_align_bytes: volume.memory_align_bytes() as usize,
+            pack: None,
+            is_finished: false,
+            buffers_used: 0,
+            ledger,
+        };
+        writer.ledger.opened();
+        Ok(writer)
+    }
+
+    /// Puts a tensor whose bytes are at hand. Returns when `bytes` is no longer needed.
+    ///
+    /// # Errors
+    ///
+    /// A name that is empty, too long, has a NUL byte in it, or is taken; a shape and type that
+    /// do not add up to as many bytes; no space; a member that fails. After the last two the
+    /// session cannot be committed.
+    pub fn put(&mut self, name: &str, dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<()> {
+        let mut entry = self.claim(name, dtype, shape, bytes.len() as u64)?;
+        let outcome = if entry.length < BLOCK_BYTES {
+            self.pack_in(&mut entry, bytes)
+        } else if bytes
+            .as_ptr()
+            .addr()
+            .is_multiple_of(self.memory_align_bytes)
+        {
+            self.put_direct(&mut entry, bytes)
+        } else {
+            self.put_copied(&mut entry, bytes)
+        };
+        self.settle(entry, outcome)
+    }
+
+    /// Puts a tensor whose bytes come in pieces, by [`TensorStream::write`].
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put). A stream that is dropped before all bytes came fails the session.
+    pub fn put_stream(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: &[u64],
+    ) -> Result<TensorStream<'_>> {
+        let length = dtype
+            .tensor_bytes(shape)
+            .map_err(|error| self.ledger.tensor_error(name, error))?;
+        let mut entry = self.claim(name, dtype, shape, length)?;
+        match self.place(&mut entry) {
+            Ok(()) => Ok(TensorStream::new(self, entry)),
+            Err(error) => Err(self.failed(name, error)),
+        }
+    }
+
+    /// Writes out what is packed and waits for every transfer.
+    ///
+    /// # Errors
+    ///
+    /// A member that failed, in this call or earlier.
+    pub fn finish(mut self) -> Result<()> {
+        self.finish_in_place()
+    }
+
+    /// How often a buffer was used: each is a copy of up to 1 MiB. Tensors that go to the drives
+    /// from the caller's memory use none, but for a tail shorter than a block.
+    pub fn buffers_used(&self) -> u64 {
+        self.buffers_used
+    }
+
+    /// Checks a tensor and claims its name.
+    fn claim(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: &[u64],
+        length: u64,
+    ) -> Result<TensorEntry> {
+        let entry = TensorEntry {
+            name: name.to_owned(),
+            dtype,
+            shape: shape.to_vec(),
+            length,
+            runs: Vec::new(),
+            checksums: Vec::new(),
+        };
+        entry
+            .check_spec()
+            .map_err(|error| self.ledger.tensor_error(name, error))?;
+        self.ledger.claim(name)?;
+        Ok(entry)
+    }
+
+    /// Enters a tensor that is written, or takes note of why it is not.
+    pub(crate) fn settle(&mut self, entry: TensorEntry, outcome: Result<()>) -> Result<()> {
+        match outcome {
+            Ok(()) => {
+                self.ledger.enter(entry);
+                Ok(())
+            }
+            Err(error) => Err(self.failed(&entry.name, error)),
+        }
+    }
+
+    pub(crate) fn failed(&self, tensor: &str, error: Error) -> Error {
+        let error = self.ledger.tensor_error(tensor, error);
+        self.ledger.fail(&error);
+        error
+    }
+
+    /// Takes space for a large tensor.
+    pub(crate) fn place(&mut self, entry: &mut TensorEntry) -> Result<()> {
+        if entry.length == 0 {
+            return Ok(());
+        }
+        // On a chunk's border, where that wastes little: a block is then one operation on one
+        // member, when it is written and when it is read.
+        let align = if entry.length >= ALIGNED_BYTES_MIN {
+            self.chunk_bytes.min(BLOCK_BYTES)
+        } else {
+            UNIT_BYTES
+        };
+        let extents = self
+            .ledger
+            .allocate(entry.length.next_multiple_of(UNIT_BYTES), align)?;
+        let mut left = entry.length;
+        for extent in extents {
+            let length = extent.length.min(left);
+            left -= length;
+            entry.runs.push(Run::new(extent.offset, length));
+        }
+        Ok(())
+    }
+
+    /// Packs a small tensor behind the one before.
+    fn pack_in(&mut self, entry: &mut TensorEntry, bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let mut pack = match self.pack.take() {
+                Some(pack) => pack,
+                None => self.open_pack()?,
+            };
+            let used = usize_of(pack.used);
+            let room = usize_of(pack.extent.length) - used;
+            let (now, later) = rest.split_at(room.min(rest.len()));
+            pack.buffer[used..used + now.len()].copy_from_slice(now);
+            entry
+                .runs
+                .push(Run::new(pack.extent.offset + pack.used, now.len() as u64));
+            pack.used += now.len() as u64;
+            rest = later;
+            if pack.used == pack.extent.length {
+                self.close_pack(pack)?;
+            } else {
+                self.pack = Some(pack);
+            }
+        }
+        if !bytes.is_empty() {
+            entry.checksums.push(crc32fast::hash(bytes));
+        }
+        // It may still be in the buffer: commit waits for the writer, and hears of its failure.
+        Ok(())
+    }
+
+    fn open_pack(&mut self) -> Result<Pack> {
+        let mut extents = self.ledger.allocate(BLOCK_BYTES, UNIT_BYTES)?.into_iter();
+        let extent = extents
+            .next()
+            .expect("an allocation has at least one extent");
+        extents.for_each(|extent| self.ledger.give_back(extent));
+        let mut buffer = self.take_buffer()?;
+        buffer.set_len(usize_of(extent.length));
+        Ok(Pack {
+            buffer,
+            extent,
+            used: 0,
+        })
+    }
+
+    fn close_pack(&mut self, mut pack: Pack) -> Result<()> {
+        let padded = pack.used.next_multiple_of(UNIT_BYTES);
+        pack.buffer.set_len(usize_of(pack.used));
+        self.ledger.give_back(Extent::new(
+            pack.extent.offset + padded,
+            pack.extent.length - padded,
+        ));
+        self.write_padded(pack.extent.offset, pack.buffer)
+    }
+
+    /// Writes a large tensor from the caller's memory.
+    fn put_direct(&mut self, entry: &mut TensorEntry, bytes: &[u8]) -> Result<()> {
+        self.place(entry)?;
+        let whole = entry.length - entry.length % self.block_bytes;
+        let (window, chunk_bytes, runs) = (self.window, self.chunk_bytes, &entry.runs);
+        let mut blocks = bytes.chunks(usize_of(BLOCK_BYTES));
+        let mut checksums = Vec::with_capacity(blocks.len());
+        self.lane.scope(|scope| {
+            let mut ends = Vec::with_capacity(window);
+            let tell = |ends: &mut Vec<ScopeCompletion<'_>>| {
+                ends.drain(..)
+                    .try_for_each(|end| end.result.map(drop).map_err(Error::from))
+            };
+            for piece in pieces(runs, chunk_bytes) {
+                let end = (piece.position + piece.length).min(whole);
+                if end > piece.position {
+                    let memory = &bytes[usize_of(piece.position)..usize_of(end)];
+                    scope.write(piece.offset, memory, 0);
+                    scope.wait(0, &mut ends)?;
+                }
+                // Checksums are made here, while the drives work.
+                let begun = end.div_ceil(BLOCK_BYTES);
+                while (checksums.len() as u64) < begun
+                    && let Some(block) = blocks.next()
+                {
+                    checksums.push(crc32fast::hash(block));
+                }
+                let spare = usize::from(scope.in_flight() >= window);
+                scope.wait(spare, &mut ends)?;
+                tell(&mut ends)?;
+            }
+            scope.wait(usize::MAX, &mut ends)?;
+            tell(&mut ends)
+        })?;
+        checksums.extend(blocks.map(crc32fast::hash));
+        if whole < entry.length {
+            self.write_tail(entry, whole, &bytes[usize_of(whole)..])?;
+        }
+        if self.ledger.verify_source {
+            check_source(bytes, &checksums)?;
+        }
+        entry.checksums = checksums;
+        Ok(())
+    }
+
+    /// Writes the end of a tensor that is shorter than a block of the volume, padded with zeroes.
+    fn write_tail(&mut self, entry: &TensorEntry, position: u64, tail: &[u8]) -> Result<()> {
+        let last = entry.runs.last().expect("a tensor with bytes has a run");
+        let offset = last.offset + last.length - (entry.length - position);
+        let mut buffer = self.take_buffer()?;
+        buffer.set_len(tail.len());
+        buffer.copy_from_slice(tail);
+        self.write_padded(offset, buffer)
+    }
+
+    /// Writes a large tensor through buffers: the caller's memory is not aligned.
+    fn put_copied(&mut self, entry: &mut TensorEntry, bytes: &[u8]) -> Result<()> {
+        self.place(entry)?;
+        let runs = std::mem::take(&mut entry.runs);
+        for piece in pieces(&runs, self.chunk_bytes) {
+            let from = usize_of(piece.position);
+            let memory = &bytes[from..from + usize_of(piece.length)];
+            let mut buffer = self.take_buffer()?;
+            buffer.set_len(memory.len());
+            buffer.copy_from_slice(memory);
+            self.write_padded(piece.offset, buffer)?;
+        }
+        entry.runs = runs;
+        entry.checksums = bytes
+            .chunks(usize_of(BLOCK_BYTES))
+            .map(crc32fast::hash)
+            .collect();
+        Ok(())
+    }
+
+    /// A buffer of the pool; waits for one when all are in flight.
+    pub(crate) fn take_buffer(&mut self) -> Result<PoolBuf> {
+        self.buffers_used += 1;
+        loop {
+            if let Some(buffer) = self.pool.take() {
+                return Ok(buffer);
+            }
+            self.reap(1)?;
+        }
+    }
+
+    /// Starts a write of a buffer, padded with zeroes to whole blocks. Waits when as many as may be
+    /// are in flight.
+    pub(crate) fn write_padded(&mut self, offset: u64, mut buffer: PoolBuf) -> Result<()> {
+        let length = buffer.len();
+        buffer.set_len(usize_of((length as u64).next_multiple_of(self.block_bytes)));
+        buffer[length..].fill(0);
+        self.lane.write(offset, buffer, 0);
+        let spare = usize::from(self.lane.in_flight() >= self.window);
+        self.reap(spare)
+    }
+
+    /// Starts what is queued, waits for `min` completions, and tells the first failure.
+    fn reap(&mut self, min: usize) -> Result<()> {
+        let visit = self.lane.wait(min, &mut self.completions);
+        let mut outcome = visit.map(drop).map_err(Error::from);
+        for completion in self.completions.drain(..) {
+            // The buffer goes back to the pool here.
+            if let Err(error) = completion.result {
+                outcome = outcome.and(Err(error.into()));
+            }
+        }
+        outcome
+    }
+
+    fn finish_in_place(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return Ok(());
+        }
+        let packed = self
+            .pack
+            .take()
+            .map_or(Ok(()), |pack| self.close_pack(pack));
+        let drained = self.reap(self.lane.in_flight());
+        let outcome = packed
+            .and(drained)
+            .map_err(|error| self.ledger.name_error(error));
+        if let Err(error) = &outcome {
+            self.ledger.fail(error);
+        }
+        self.ledger.done();
+        outcome
+    }
+}
+
+/// Makes sure that borrowed memory is what was written.
+fn check_source(bytes: &[u8], checksums: &[u32]) -> Result<()> {
+    let blocks = bytes.chunks(usize_of(BLOCK_BYTES)).zip(checksums);
+    for (number, (block, &checksum)) in (0..).zip(blocks) {
+        if crc32fast::hash(block) != checksum {
+            return Err(Error::new(
+                ErrorKind::Changed,
+                "the memory was changed while it was being written",
+            )
+            .with_block(number));
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.is_finished {
+            self.ledger.fail(&Error::new(
+                ErrorKind::Other,
+                "a thread with a writer panicked",
+            ));
+        }
+        // A failure is the session's from here on.
+        let _ = self.finish_in_place();
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("session", &self.ledger.name)
+            .field("buffers_used", &self.buffers_used)
+            .finish_non_exhaustive()
+    }
+}
