@@ -209,6 +209,14 @@ impl Subject {
             };
             let volume = Volume::open(&paths, &open).map_err(cannot_open)?;
             require_chunk(&volume, options.chunk_bytes)?;
+            if options.writes && !options.destructive && volume.root().is_some() {
+                return Err(refused(format!(
+                    "the volume on {} holds a checkpoint store, or another program's records, and \
+                     writing would destroy them; say so with --destructive, or only read with \
+                     --rw read,randread",
+                    join(&paths)
+                )));
+            }
             volume
         } else {
             create(&paths, options.chunk_bytes)?

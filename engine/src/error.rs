@@ -47,6 +47,8 @@ pub enum ErrorKind {
     Device,
     /// The device has gone away.
     Gone,
+    /// It was opened for reading only.
+    ReadOnly,
     /// Refused because an earlier write or flush failed; see the message for the first failure.
     Poisoned,
     /// Memory, descriptors or another resource of this process ran out.

@@ -1,7 +1,7 @@
 //! [`Handle`]: lanes shared by any number of callers, blocking or asynchronous.
 //!
 //! ```text
-//! callers (any thread, any executor)          workers (one thread each, pinned)
+//! callers (any thread, any executor)          workers (one thread each)
 //!   Handle::submit --Job--> Inbox (bounded) --> Lane --> devices
 //!   Submission <------- Ticket <-------------- completion
 //! ```

@@ -189,6 +189,7 @@ fn kind_of(kind: swath_engine::ErrorKind) -> ErrorKind {
         Engine::Truncated => ErrorKind::Shrunk,
         Engine::Device => ErrorKind::Device,
         Engine::Gone => ErrorKind::Gone,
+        Engine::ReadOnly => ErrorKind::ReadOnly,
         Engine::Poisoned => ErrorKind::Poisoned,
         Engine::Exhausted => ErrorKind::Exhausted,
         Engine::Closed => ErrorKind::Closed,

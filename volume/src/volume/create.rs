@@ -60,7 +60,7 @@ impl Volume {
     /// Nothing is written when: there are no members, or too many, or one twice; the chunk is not
     /// a multiple of 4 KiB or is larger than a member; a device cannot be opened, is in use, or
     /// carries anything (unless forced). A device that fails while it is written leaves a volume
-    /// that cannot be opened; create it again.
+    /// that cannot be opened; create it again, forced.
     pub fn create<P: AsRef<Path>>(members: &[P], options: &CreateOptions) -> Result<Self> {
         Self::create_on(Arc::new(Kernel), members, options)
     }
@@ -245,7 +245,10 @@ fn check_blank(lane: &mut Lane, slot: u32, map: &MemberMap) -> Result<()> {
         None => Ok(()),
         Some(signature) => Err(Error::new(
             ErrorKind::NotBlank,
-            format!("carries {signature}; wipe it first, or force the creation to overwrite it"),
+            format!(
+                "carries {signature}; if that is of no use any more, erase it (wipefs -a, or swath \
+                 wipe) or force the creation"
+            ),
         )
         .with_path(lane.devices()[slot as usize].path())),
     }

@@ -213,7 +213,7 @@ impl Shared {
         length: u64,
         segments: &mut Vec<Segment>,
     ) -> std::result::Result<(), swath_engine::Error> {
-        if kind == OpKind::Flush {
+        if kind == OpKind::Flush && !self.is_read_only {
             segments.clear();
             segments.extend((0..self.layout.member_count()).map(Segment::flush));
             return Ok(());
@@ -239,8 +239,8 @@ impl Shared {
         use swath_engine::ErrorKind as Kind;
         let (error_kind, message) = if self.is_read_only && kind.changes_media() {
             (
-                Kind::PermissionDenied,
-                "the volume was opened for reading only".to_owned(),
+                Kind::ReadOnly,
+                "the volume was opened for reading only; open it for writing".to_owned(),
             )
         } else if self.layout.contains(offset, length) {
             let block = self.align.block_bytes;
