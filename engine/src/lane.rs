@@ -169,6 +169,7 @@ impl Lane {
     /// overlap is the caller's to see to.
     ///
     /// More requests than the queue's [`depth`](Self::depth) wait inside the lane.
+    #[inline]
     pub fn submit(&mut self, request: Request, segments: &[Segment]) {
         if let Err(completion) = self.start(request, segments, false) {
             self.ready.push_back(*completion);

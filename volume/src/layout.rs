@@ -177,6 +177,21 @@ impl Layout {
         (stripe * self.members.value + u64::from(member)) * self.chunk.value + within
     }
 
+    /// The one segment of a range that lies in one chunk, which small ranges mostly do: what
+    /// [`Layout::segments`] would make of it, without a list. None for every other range.
+    #[inline]
+    pub fn single(&self, offset: u64, length: u64, data_offset: u64) -> Option<Segment> {
+        if !self.contains(offset, length) || length == 0 {
+            return None;
+        }
+        let (chunk_index, within) = self.chunk.div_rem(offset);
+        let (stripe, member) = self.members.div_rem(chunk_index);
+        (length <= self.chunk.value - within).then(|| {
+            let device_offset = data_offset + stripe * self.chunk.value + within;
+            Segment::whole(as_member(member), device_offset, length)
+        })
+    }
+
     /// How many segments [`Layout::segments`] makes of a range.
     #[inline]
     pub fn segment_count(&self, offset: u64, length: u64) -> u64 {
@@ -215,10 +230,14 @@ impl Layout {
         if length == 0 {
             return;
         }
+        if let Some(segment) = self.single(offset, length, data_offset) {
+            out.push(segment);
+            return;
+        }
         let (chunk_index, within) = self.chunk.div_rem(offset);
         let (stripe, member) = self.members.div_rem(chunk_index);
         let device_offset = data_offset + stripe * self.chunk.value + within;
-        if length <= self.chunk.value - within || self.member_count == 1 {
+        if self.member_count == 1 {
             out.push(Segment::whole(as_member(member), device_offset, length));
             return;
         }

@@ -5,7 +5,9 @@
 //!   is the descriptor's, because the path may change its meaning between the two.
 //! - Writers of a block device also claim it with `O_EXCL`, which mounts, md and device mapper do
 //!   too; flock(2) then keeps other users of these crates out, of files as well.
-//! - Both refusals are waited out for a moment. A ring that was closed, or a process that was
+//! - Guests of an owner take no such lock: see [`super::guest`]. An owner looks for guests that were
+//!   left behind.
+//! - All refusals are waited out for a moment. A ring that was closed, or a process that was
 //!   killed, lets go of its files only when its last operation has been torn down, and udev locks
 //!   a new disk while it looks at it.
 //! - A failure at any step closes what was opened.
@@ -22,7 +24,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, retry_on_intr};
 
-use super::{Access, Identity, OpenOptions, block, file};
+use super::{Access, Identity, Lock, OpenOptions, block, file, guest};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long somebody else may take to let go. Long enough for the tear-down of a ring with a few
@@ -44,7 +46,7 @@ pub(super) struct Opened {
 pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Opened> {
     let seen = retry_on_intr(|| stat(path)).map_err(refusal)?;
     let exclusive = matches!(identity_of(&seen)?, Identity::Block { .. })
-        && options.lock
+        && options.lock == Lock::Own
         && options.access == Access::ReadWrite;
 
     let (descriptor, is_direct) = open_path(path, options, exclusive, &seen)?;
@@ -63,8 +65,15 @@ pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Opened> {
         .and_then(|flags| fcntl_setfl(&descriptor, flags - OFlags::NONBLOCK))
         .map_err(|errno| Error::from_io(errno.into(), "cannot set the descriptor's flags"))?;
 
-    if options.lock {
-        lock(&descriptor, options.access, &stat)?;
+    match options.lock {
+        Lock::None => {}
+        Lock::Own => {
+            lock(&descriptor, options.access, &stat)?;
+            if options.access == Access::ReadWrite {
+                guest::check_none(descriptor.as_fd())?;
+            }
+        }
+        Lock::Guest(seat) => guest::sit(descriptor.as_fd(), seat)?,
     }
     // Size and links are taken under the lock: its last holder may have been making the file.
     let stat = fstat_of(&descriptor)?;
@@ -164,7 +173,7 @@ fn lock(descriptor: &OwnedFd, access: Access, stat: &Stat) -> Result<()> {
 }
 
 /// Repeats what fails because of somebody else, until it works or patience ends.
-fn patiently<T>(attempt: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+pub(super) fn patiently<T>(attempt: impl Fn() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     let start = Instant::now();
     loop {
         match attempt() {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::align::{self, Alignment, Reported};
 use super::block::Limits;
 use super::descriptor::{self, Opened};
-use super::{Access, Device, DeviceKind, Identity, OpenOptions, block, file};
+use super::{Access, Device, DeviceKind, Identity, Lock, OpenOptions, block, file, guest};
 use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::Geometry;
 use crate::platform::Platform;
@@ -42,6 +42,7 @@ pub struct KernelDevice {
     path: PathBuf,
     descriptor: OwnedFd,
     access: Access,
+    lock: Lock,
     identity: Identity,
     kind: DeviceKind,
     geometry: Geometry,
@@ -111,11 +112,22 @@ impl KernelDevice {
             path: path.to_path_buf(),
             descriptor,
             access: options.access,
+            lock: options.lock,
             identity,
             kind: facts.kind,
             geometry: facts.geometry(alignment),
             is_direct,
         })
+    }
+
+    fn check_is_owner(&self) -> Result<()> {
+        if self.lock == Lock::Own && self.access == Access::ReadWrite {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::InvalidInput,
+            "only who has opened the device for writing, and locked it, can have guests",
+        ))
     }
 
     /// What it was opened for.
@@ -147,6 +159,35 @@ impl Device for KernelDevice {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.descriptor.as_fd())
+    }
+
+    fn admit(&self, epoch: u64) -> Result<()> {
+        self.check_is_owner()
+            .and_then(|()| guest::admit(self.descriptor.as_fd(), epoch))
+            .map_err(|error| error.with_path(&self.path))
+    }
+
+    fn close_seat(&self, number: u64) -> Result<()> {
+        self.check_is_owner()
+            .and_then(|()| guest::close_seat(self.descriptor.as_fd(), number))
+            .map_err(|error| error.with_path(&self.path))
+    }
+
+    fn check_owner(&self) -> Result<()> {
+        match self.lock {
+            Lock::Guest(seat) => guest::check_owner(self.descriptor.as_fd(), seat.epoch)
+                .map_err(|error| error.with_path(&self.path)),
+            Lock::None | Lock::Own => Ok(()),
+        }
+    }
+}
+
+impl Drop for KernelDevice {
+    fn drop(&mut self) {
+        // Queues hold the devices they serve, so nothing is in flight here.
+        if let Lock::Guest(seat) = self.lock {
+            guest::leave(self.descriptor.as_fd(), seat);
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod descriptor;
 mod extents;
 mod file;
 mod fill;
+mod guest;
 mod kernel;
 #[cfg(test)]
 mod tests;
@@ -17,12 +18,14 @@ mod tests;
 pub use create::{FileFill, create_file, create_file_with, remove_file};
 pub use extents::{WrittenState, written_state};
 pub use fill::fill_incompressible;
+pub use guest::Seat;
 pub use kernel::{Kernel, KernelDevice};
 
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
+use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::Geometry;
 
 /// A device that is open and locked.
@@ -46,6 +49,43 @@ pub trait Device: Debug + Send + Sync {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
+
+    /// For its owner: from now on those to whom it gave a [`Seat`] of this epoch can open the device
+    /// beside it. No owner of the device, earlier or later, may use the same epoch.
+    ///
+    /// # Errors
+    ///
+    /// This platform has no guests.
+    fn admit(&self, epoch: u64) -> Result<()> {
+        let _ = epoch;
+        Err(no_guests())
+    }
+
+    /// For its owner: nobody writes from this seat any more, and nobody ever will.
+    ///
+    /// # Errors
+    ///
+    /// In use: the guest is still there.
+    fn close_seat(&self, number: u64) -> Result<()> {
+        let _ = number;
+        Err(no_guests())
+    }
+
+    /// For a guest: whether its owner is still there.
+    ///
+    /// # Errors
+    ///
+    /// The owner is gone.
+    fn check_owner(&self) -> Result<()> {
+        Err(no_guests())
+    }
+}
+
+fn no_guests() -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "this device cannot be written to by several processes",
+    )
 }
 
 /// Who a device is. Equal for two paths, links or hard links to one device.
@@ -88,8 +128,8 @@ pub enum DeviceKind {
 pub struct OpenOptions {
     /// What the opener will do.
     pub access: Access,
-    /// Whether to lock it against others. Writers lock alone, readers together.
-    pub lock: bool,
+    /// How to keep others away.
+    pub lock: Lock,
     /// Whether buffered I/O is accepted where direct I/O is not to be had. Default: no.
     pub allow_buffered: bool,
 }
@@ -99,7 +139,16 @@ impl OpenOptions {
     pub const fn read_write() -> Self {
         Self {
             access: Access::ReadWrite,
-            lock: true,
+            lock: Lock::Own,
+            allow_buffered: false,
+        }
+    }
+
+    /// For reading and writing beside an owner, who gave the seat.
+    pub const fn guest(seat: Seat) -> Self {
+        Self {
+            access: Access::ReadWrite,
+            lock: Lock::Guest(seat),
             allow_buffered: false,
         }
     }
@@ -108,7 +157,7 @@ impl OpenOptions {
     pub const fn read_only() -> Self {
         Self {
             access: Access::Read,
-            lock: true,
+            lock: Lock::Own,
             allow_buffered: false,
         }
     }
@@ -117,7 +166,7 @@ impl OpenOptions {
     pub const fn look() -> Self {
         Self {
             access: Access::Read,
-            lock: false,
+            lock: Lock::None,
             allow_buffered: true,
         }
     }
@@ -127,6 +176,18 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self::read_write()
     }
+}
+
+/// How an opener keeps others away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Lock {
+    /// Not at all.
+    None,
+    /// Writers against everybody, readers against writers.
+    Own,
+    /// By the lock of an owner, who has the device open for writing and gave this seat. Others who
+    /// write know where: that is for owner and guests to agree on.
+    Guest(Seat),
 }
 
 /// What an opener will do with a device.

@@ -5,6 +5,7 @@
 //!   a negated error number, in an `i32`.
 
 pub(crate) mod aio;
+pub(crate) mod byte_lock;
 pub(crate) mod clock;
 pub(crate) mod ioctl;
 pub(crate) mod transfer;

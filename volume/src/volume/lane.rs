@@ -39,12 +39,19 @@ impl VolumeLane {
 
     /// Queues a request at `offset`. `length` is that of the buffers, if there are any. For a
     /// flush both are ignored.
+    #[inline]
     pub fn submit(&mut self, request: Request, offset: u64, length: u64) {
         let length = if request.kind.has_memory() {
             request.buffers.total_len()
         } else {
             length
         };
+        if request.kind.has_memory()
+            && let Some(segment) = self.shared.map_single(request.kind, offset, length)
+        {
+            self.lane.submit(request, &[segment]);
+            return;
+        }
         match self
             .shared
             .map(request.kind, offset, length, &mut self.segments)

@@ -234,6 +234,17 @@ impl Shared {
         Ok(())
     }
 
+    /// The one segment of a good request within one chunk. None: ask [`map`](Self::map).
+    #[inline]
+    pub(super) fn map_single(&self, kind: OpKind, offset: u64, length: u64) -> Option<Segment> {
+        let is_whole = (offset | length) & (self.align.block_bytes - 1) == 0;
+        let is_allowed = kind == OpKind::Read || !self.is_read_only;
+        if !is_whole || !is_allowed {
+            return None;
+        }
+        self.layout.single(offset, length, self.data_offset)
+    }
+
     #[cold]
     fn refusal(&self, kind: OpKind, offset: u64, length: u64) -> swath_engine::Error {
         use swath_engine::ErrorKind as Kind;

@@ -234,3 +234,77 @@ fn failed_opens_leak_no_descriptor() {
         assert_eq!(count(), 0);
     }
 }
+
+const SEAT: Seat = Seat {
+    epoch: 7,
+    number: 3,
+};
+
+#[test]
+fn a_guest_writes_beside_its_owner_and_nobody_else_does() {
+    let folder = Folder::on_disk();
+    let file = folder.file("f", MIB);
+    let disk = Loop::new(512, MIB, &[]);
+    let paths = [Some(&file), disk.as_ref().map(|disk| &disk.path)];
+    for path in paths.into_iter().flatten() {
+        let guest = OpenOptions::guest(SEAT);
+        assert_eq!(refused(path, guest).kind(), ErrorKind::Closed);
+        let owner = open(path, OpenOptions::read_write()).unwrap();
+        // Nobody was invited.
+        assert_eq!(refused(path, guest).kind(), ErrorKind::Closed);
+        owner.admit(6).unwrap();
+        assert_eq!(refused(path, guest).kind(), ErrorKind::Closed);
+        owner.admit(7).unwrap();
+        let first = open(path, guest).unwrap();
+        first.check_owner().unwrap();
+        // One on each seat; a look takes none.
+        assert_eq!(refused(path, guest).kind(), ErrorKind::InUse);
+        open(path, OpenOptions::look()).unwrap();
+        assert!(first.admit(7).is_err() && first.close_seat(3).is_err());
+
+        let error = owner.close_seat(3).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InUse, "{error}");
+        drop(first);
+        owner.close_seat(3).unwrap();
+        owner.close_seat(3).unwrap();
+        assert_eq!(refused(path, guest).kind(), ErrorKind::InUse);
+
+        let other = OpenOptions::guest(Seat { number: 4, ..SEAT });
+        let second = open(path, other).unwrap();
+        drop(owner);
+        // The owner is gone and a guest is left: no new guests, no new owner.
+        assert_eq!(second.check_owner().unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(refused(path, guest).kind(), ErrorKind::Closed);
+        let error = refused(path, OpenOptions::read_write());
+        assert_eq!(error.kind(), ErrorKind::InUse);
+        assert!(error.to_string().contains("wrote beside it"), "{error}");
+        open(path, OpenOptions::read_only()).unwrap();
+        drop(second);
+
+        // The next owner has another epoch.
+        let owner = open(path, OpenOptions::read_write()).unwrap();
+        owner.admit(8).unwrap();
+        assert_eq!(refused(path, other).kind(), ErrorKind::Closed);
+    }
+}
+
+#[test]
+fn a_reader_has_no_guests_and_numbers_are_bounded() {
+    let folder = Folder::on_disk();
+    let path = folder.file("f", MIB);
+    let reader = open(&path, OpenOptions::read_only()).unwrap();
+    assert!(reader.admit(1).is_err());
+    drop(reader);
+    let owner = open(&path, OpenOptions::read_write()).unwrap();
+    for number in [1 << 61, u64::MAX] {
+        let kind = ErrorKind::InvalidInput;
+        assert_eq!(owner.admit(number).unwrap_err().kind(), kind);
+        assert_eq!(owner.close_seat(number).unwrap_err().kind(), kind);
+    }
+    let last = Seat {
+        epoch: (1 << 61) - 1,
+        number: (1 << 61) - 1,
+    };
+    owner.admit(last.epoch).unwrap();
+    open(&path, OpenOptions::guest(last)).unwrap();
+}

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use swath_engine::queue::Queue;
 use swath_engine::{
-    Access, Device, FileFill, Kernel, Platform, QueueOptions, Result as EngineResult, create_file,
+    Access, Device, FileFill, Kernel, Lock, Platform, QueueOptions, Result as EngineResult, create_file,
 };
 use tempfile::TempDir;
 
@@ -263,7 +263,7 @@ impl Platform for Breakable {
         }
         let how = swath_engine::OpenOptions {
             access: Access::Read,
-            lock: false,
+            lock: Lock::None,
             allow_buffered: false,
         };
         let devices = devices
