@@ -47,8 +47,8 @@ mod lane;
 
 pub use buf::{AlignedBuf, BufPool, Buffer, Buffers, PoolBuf, ScopeMemory};
 pub use device::{Access, Device, DeviceKind, Identity, Kernel, KernelDevice};
-pub use device::{Lock, OpenOptions, Seat};
 pub use device::{FileFill, create_file, create_file_with, fill_incompressible, remove_file};
+pub use device::{Lock, OpenOptions, Seat};
 pub use device::{WrittenState, written_state};
 pub use error::{Error, ErrorKind, Result};
 pub use geometry::Geometry;

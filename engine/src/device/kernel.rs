@@ -187,6 +187,10 @@ impl Drop for KernelDevice {
         // Queues hold the devices they serve, so nothing is in flight here.
         if let Lock::Guest(seat) = self.lock {
             guest::leave(self.descriptor.as_fd(), seat);
+        } else {
+            // Given back here and not by closing: a ring that was closed lets go of its registered
+            // files some time later, and the lock with them. Refused only where there is none.
+            let _ = rustix::fs::flock(&self.descriptor, rustix::fs::FlockOperation::Unlock);
         }
     }
 }

@@ -386,6 +386,9 @@ impl Drop for UringQueue {
         let mut completions = Vec::new();
         for _ in 0..DRAIN_ATTEMPTS {
             if self.in_ring == 0 {
+                // Closing the ring lets go of its files some time later; a device that is opened
+                // anew at once shall not find itself in use. Refused where none are registered.
+                let _ = self.ring.submitter().unregister_files();
                 return;
             }
             // Starts also what was only pushed: it is counted in `in_ring`.
