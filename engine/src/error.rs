@@ -161,17 +161,14 @@ fn kind_of(error: &io::Error) -> ErrorKind {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &*self.0;
-        if let Some(operation) = inner.operation {
-            write!(f, "{operation} ")?;
-        }
-        if let Some(path) = &inner.path {
-            write!(f, "{}", path.display())?;
-        }
-        if let Some((offset, length)) = inner.range {
-            write!(f, " at offset {offset}, {length} bytes")?;
-        }
-        if inner.operation.is_some() || inner.path.is_some() || inner.range.is_some() {
-            write!(f, ": ")?;
+        let operation = inner.operation.map(|operation| operation.to_string());
+        let path = inner.path.as_ref().map(|path| path.display().to_string());
+        let range = inner
+            .range
+            .map(|(offset, length)| format!("at offset {offset}, {length} bytes"));
+        let context: Vec<_> = [operation, path, range].into_iter().flatten().collect();
+        if !context.is_empty() {
+            write!(f, "{}: ", context.join(" "))?;
         }
         write!(f, "{}", inner.message)
     }

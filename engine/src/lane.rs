@@ -393,7 +393,7 @@ impl Lane {
             Step::Done => self.end_piece(number, None, completions),
             Step::Again => self.issue(number),
             Step::Failed(failure) => {
-                let error = piece.error(failure, self.devices[device].path());
+                let error = piece.error(failure, &*self.devices[device]);
                 self.end_piece(number, Some(error), completions);
             }
         }

@@ -42,8 +42,8 @@ impl Poison {
         self.reason().map(|first| {
             Error::new(
                 ErrorKind::Poisoned,
-                "refused: an earlier write or flush failed, so what is on the devices is in \
-                 doubt; close it, find out why, and open it again",
+                "refused: a device was lost, or an earlier write or flush failed, so what is on the \
+                 devices is in doubt; close it, find out why, and open it again",
             )
             .with_source(first.clone())
         })

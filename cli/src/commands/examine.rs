@@ -40,10 +40,15 @@ struct Report {
 impl Examine {
     pub(super) fn run(&self) -> Result<()> {
         let paths = self.members.expand()?;
-        let devices = paths
-            .iter()
-            .map(|path| Ok(examine(path)?))
-            .collect::<Result<Vec<_>>>()?;
+        // What can be looked at is shown, also beside a device that is gone.
+        let mut devices = Vec::with_capacity(paths.len());
+        let mut failure = None;
+        for path in &paths {
+            match examine(path) {
+                Ok(examination) => devices.push(examination),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
         let without: Vec<PathBuf> = devices
             .iter()
             .filter(|device| device.superblock.is_none())
@@ -58,6 +63,9 @@ impl Examine {
             let mut text = Text::default();
             devices.iter().for_each(|device| print(device, &mut text));
             text.print()?;
+        }
+        if let Some(failure) = failure {
+            return Err(failure.into());
         }
         match &without[..] {
             [] => Ok(()),
@@ -79,7 +87,7 @@ fn print(device: &Examination, text: &mut Text) {
         let state = match copy {
             CopyState::Good { generation } => format!("good, events {generation}"),
             CopyState::Blank => "blank".to_owned(),
-            CopyState::Damaged { reason } => format!("damaged: {reason}"),
+            CopyState::Damaged { reason } => format!("of no use: {reason}"),
             CopyState::Unreadable { reason } => format!("unreadable: {reason}"),
         };
         text.field(&format!("Copy {number}"), &state);

@@ -45,6 +45,12 @@ pub trait Device: Debug + Send + Sync {
     /// Whether transfers go past the page cache. False only when buffered I/O was asked for.
     fn is_direct(&self) -> bool;
 
+    /// Whether it has gone away since it was opened, as far as can be told. Asked only after an
+    /// operation failed.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// The descriptor that the kernel's queues use; none for a simulated device.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None

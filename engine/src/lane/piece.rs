@@ -1,11 +1,11 @@
 //! [`Piece`]: the part of a request that lies in one run on one device, and how far it has come.
 
 use std::io;
-use std::path::Path;
 
 use libc::iovec;
 
 use crate::buf::Buffer;
+use crate::device::Device;
 use crate::error::{Error, ErrorKind};
 use crate::lane::check::memory_of;
 use crate::op::{OpKind, Segment};
@@ -229,8 +229,17 @@ impl Piece {
 
     /// The error that a failure of this piece is told as.
     #[cold]
-    pub(super) fn error(&self, failure: Failure, path: &Path) -> Error {
+    pub(super) fn error(&self, failure: Failure, device: &dyn Device) -> Error {
         let error = match failure {
+            // Looked at first: for a drive that was pulled Linux answers as for one of no size, with
+            // no bytes for a read, ENOSPC for a write and EINVAL for a discard.
+            _ if device.is_gone() => {
+                let error = Error::new(ErrorKind::Gone, "the device is gone");
+                match failure {
+                    Failure::Errno(errno) => error.with_source(io::Error::from_raw_os_error(errno)),
+                    Failure::Nothing => error,
+                }
+            }
             Failure::Nothing if self.kind == OpKind::Read => Error::new(
                 ErrorKind::Truncated,
                 "the device ended before the range did: it is shorter than when it was opened",
@@ -245,13 +254,23 @@ impl Piece {
                     libc::EINVAL => "the device refused the request's alignment or size",
                     _ => "the device reported an error",
                 };
-                Error::from_io(io::Error::from_raw_os_error(errno), message)
+                let cause = io::Error::from_raw_os_error(errno);
+                match errno {
+                    // Their own kinds speak of a call that was refused before it began. This was
+                    // an operation under way, and what it did is not known.
+                    libc::EAGAIN | libc::EINTR | libc::ECANCELED | libc::EINVAL | libc::EBUSY => {
+                        Error::new(ErrorKind::Device, message).with_source(cause)
+                    }
+                    _ => Error::from_io(cause, message),
+                }
             }
         };
-        error
-            .with_operation(self.kind)
-            .with_path(path)
-            .with_range(self.offset, self.remaining)
+        let error = error.with_operation(self.kind).with_path(device.path());
+        if self.kind == OpKind::Flush {
+            error
+        } else {
+            error.with_range(self.offset, self.remaining)
+        }
     }
 }
 
