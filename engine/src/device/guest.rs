@@ -4,7 +4,7 @@
 //! process that may write beside it, it thinks of a *seat*: a number it never uses twice, told
 //! together with its *epoch*, a number that no other owner of the device ever has. The guest opens
 //! the device with both. What keeps them in order are two kinds of locks on single bytes, far behind
-//! the end of any device, that go when the description that holds them is closed for the last time:
+//! the end of any device. A description's go all at once, when it is closed for the last time:
 //!
 //! ```text
 //! the byte of an epoch   held by the owner, from before it invites anybody until it is gone
@@ -21,10 +21,10 @@
 //! - *Not after its seat was closed.* At (2) its owner was there, and keeps every byte that it took.
 //!   The guest had the byte of the seat, so the owner had not, and cannot have it before the guest
 //!   is gone.
-//! - *Not beside another owner.* At (2) its owner was there, and with it flock: the kernel lets go of
-//!   the locks on bytes before it lets go of flock. Whoever becomes the owner later looks for guests
-//!   after that, so after (1), finds this one and is refused until it is gone. Whoever was the owner
-//!   before is of another epoch.
+//! - *Not beside another owner.* At (2) the byte of its epoch was held, so nobody can have found all
+//!   bytes free between the time its owner began to invite and (2). Whoever becomes the owner later
+//!   looks for bytes that are held after (2), so after (1), finds this guest and is refused until it
+//!   is gone. Owners before were of other epochs.
 //! - *Not when its process is dead.* An operation in flight keeps the description open, and so the
 //!   seat taken, until it has ended.
 //!
@@ -85,13 +85,11 @@ pub(super) fn sit(device: BorrowedFd<'_>, seat: Seat) -> Result<()> {
     }
 }
 
-/// Leaves a seat: nothing is in flight any more.
-pub(super) fn leave(device: BorrowedFd<'_>, seat: Seat) {
-    if let Ok(byte) = seat_byte(seat.number) {
-        // A ring that was closed may keep the description for a while. Should this fail, the seat
-        // is free when that ends.
-        let _ = byte_lock::unlock(device, byte);
-    }
+/// Lets go of every byte, for an owner or a guest that has nothing in flight any more.
+pub(super) fn leave(device: BorrowedFd<'_>) {
+    // A ring that was closed may keep the description for a while. Should this fail, the bytes are
+    // free when that ends.
+    let _ = byte_lock::unlock(device, SEATS, 0);
 }
 
 /// Refuses a guest whose owner is gone.

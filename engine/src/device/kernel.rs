@@ -157,6 +157,12 @@ impl Device for KernelDevice {
         self.is_direct
     }
 
+    fn is_gone(&self) -> bool {
+        // Who has it open keeps a drive that was pulled, with no bytes on it.
+        self.kind == DeviceKind::Block
+            && !matches!(block::size_bytes(self.descriptor.as_fd()), Ok(1..))
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.descriptor.as_fd())
     }
@@ -184,12 +190,11 @@ impl Device for KernelDevice {
 
 impl Drop for KernelDevice {
     fn drop(&mut self) {
-        // Queues hold the devices they serve, so nothing is in flight here.
-        if let Lock::Guest(seat) = self.lock {
-            guest::leave(self.descriptor.as_fd(), seat);
-        } else {
-            // Given back here and not by closing: a ring that was closed lets go of its registered
-            // files some time later, and the lock with them. Refused only where there is none.
+        // Locks are given back here and not by closing: a ring that was closed lets go of its
+        // registered files some time later, and the locks with them. Queues hold the devices they
+        // serve, so nothing is in flight here. Refused only where there is no lock.
+        if self.lock != Lock::None {
+            guest::leave(self.descriptor.as_fd());
             let _ = rustix::fs::flock(&self.descriptor, rustix::fs::FlockOperation::Unlock);
         }
     }

@@ -12,9 +12,14 @@ pub(crate) fn lock(file: BorrowedFd<'_>, byte: i64) -> Result<()> {
     call(file, libc::F_OFD_SETLK, &mut flock(libc::F_WRLCK, byte, 1))
 }
 
-/// Lets go of the lock on a byte.
-pub(crate) fn unlock(file: BorrowedFd<'_>, byte: i64) -> Result<()> {
-    call(file, libc::F_OFD_SETLK, &mut flock(libc::F_UNLCK, byte, 1))
+/// Lets go of this description's locks on `length` bytes from `start` on; a length of 0 stands for
+/// all that follow.
+pub(crate) fn unlock(file: BorrowedFd<'_>, start: i64, length: i64) -> Result<()> {
+    call(
+        file,
+        libc::F_OFD_SETLK,
+        &mut flock(libc::F_UNLCK, start, length),
+    )
 }
 
 /// Whether another description has a lock on any of `length` bytes from `start` on; a length of 0

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use swath_engine::{Access, Device, DeviceKind, Geometry, Identity, OpenOptions};
+use swath_engine::{Access, Device, DeviceKind, Geometry, Identity, Lock, OpenOptions};
 
 use super::platform::World;
 
@@ -100,8 +100,11 @@ pub(super) struct Media {
 impl Media {
     /// Locks the device as an opener asks, if others let it.
     pub(super) fn lock(&mut self, options: &OpenOptions) -> bool {
-        if !options.lock {
-            return true;
+        match options.lock {
+            Lock::None => return true,
+            Lock::Own => {}
+            // There is one process here.
+            Lock::Guest(_) => return false,
         }
         let free = match options.access {
             Access::Read => !self.has_writer,
@@ -118,7 +121,10 @@ impl Media {
 
     fn unlock(&mut self, options: &OpenOptions) {
         match options {
-            OpenOptions { lock: false, .. } => {}
+            OpenOptions {
+                lock: Lock::None | Lock::Guest(_),
+                ..
+            } => {}
             OpenOptions {
                 access: Access::Read,
                 ..

@@ -79,7 +79,7 @@ use crc32fast::Hasher;
 use uuid::Uuid;
 
 pub(crate) use codec::{RECORD_BYTES, RecordFault, RecordResult, decode, encode};
-pub(crate) use recover::{MemberRings, recover};
+pub(crate) use recover::{MemberRings, newest_of_one_chain, recover};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::superblock::{MemberMap, RING_SLOT_COUNT, Superblock};

@@ -164,8 +164,9 @@ fn check_versions(members: &[MemberRings]) -> Result<()> {
     Ok(())
 }
 
-/// Rules 1 and 2: the end of the chain that all good records form.
-fn newest_of_one_chain(members: &[MemberRings]) -> Result<Option<&Record>> {
+/// Rules 1 and 2: the end of the chain that all good records form. They hold while a commit is under
+/// way, too.
+pub(crate) fn newest_of_one_chain(members: &[MemberRings]) -> Result<Option<&Record>> {
     let mut found: Vec<(&Record, &MemberRings)> = members
         .iter()
         .flat_map(|member| member.slots().flatten().map(move |record| (record, member)))

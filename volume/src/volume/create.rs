@@ -119,6 +119,7 @@ impl Volume {
             // The rings are blank: they lie in the areas that were checked or erased.
             None,
             false,
+            None,
             options.handle.clone(),
         )
     }

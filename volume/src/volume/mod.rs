@@ -8,6 +8,7 @@
 
 mod bytes;
 mod create;
+mod guest;
 mod lane;
 mod open;
 mod root;
@@ -16,12 +17,14 @@ mod shared;
 mod write_locks;
 
 pub use create::CreateOptions;
+pub use guest::Guest;
 pub use lane::VolumeLane;
 pub use open::OpenOptions;
 pub use scope::VolumeScope;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -50,6 +53,10 @@ struct Shared {
     data_offset: u64,
     align: Alignment,
     is_read_only: bool,
+    /// How this process was invited, when it is not the owner.
+    guest: Option<Guest>,
+    /// How many seats were given to guests.
+    seats: AtomicU64,
     poison: Arc<Poison>,
     /// The members' superblocks, in index order, as they are on the devices.
     superblocks: Mutex<Vec<Superblock>>,
@@ -70,6 +77,7 @@ impl Volume {
         superblocks: Vec<Superblock>,
         root: Option<Record>,
         is_read_only: bool,
+        guest: Option<Guest>,
         handle_options: HandleOptions,
     ) -> Result<Self> {
         let first = &superblocks[0];
@@ -88,6 +96,8 @@ impl Volume {
             data_offset,
             align,
             is_read_only,
+            guest,
+            seats: AtomicU64::new(0),
             poison: Arc::new(Poison::new()),
             superblocks: Mutex::new(superblocks),
             root: Mutex::new(root),
@@ -192,6 +202,7 @@ impl Volume {
                 format!("'{name}' cannot be a volume's name: it is {problem}"),
             ));
         }
+        self.0.check_is_owner()?;
         let mut superblocks = self.0.superblocks.lock();
         // Under the lock: an update that failed a moment ago may have left its generation half
         // written, and nobody may write that generation again.

@@ -9,15 +9,18 @@ use crate::discover::members_in;
 use crate::error::{Error, ErrorKind, Result};
 use crate::member::Member;
 use crate::metadata;
-use crate::root::recover;
+use crate::root::{newest_of_one_chain, recover};
 use crate::superblock::{Candidate, MemberMap, assemble};
-use crate::volume::{Volume, open_devices, root};
+use crate::volume::{Guest, Volume, open_devices, root};
 
 /// How to open a volume.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
     /// Only to read. Several readers may have it open at once, and nothing is repaired.
     pub read_only: bool,
+    /// To write beside the owner, who has the volume open and gave this
+    /// [invitation](Volume::invite). Nothing is repaired, and no epoch begins.
+    pub guest: Option<Guest>,
     /// Whether buffered I/O is accepted on members that cannot do direct I/O.
     pub allow_buffered: bool,
     /// How the shared calls of the volume are served, once there are any.
@@ -32,7 +35,8 @@ impl Volume {
     ///
     /// A member that is missing, named twice, a copy of another, of another volume, out of date,
     /// smaller than it was, of a version or layout unknown here, or in use; root records that do
-    /// not fit together. Nothing is written unless all is well; then, for writing, superblock
+    /// not fit together; as a guest, an owner that is gone or renames the volume just now. Nothing is
+    /// written unless all is well; then, for writing, superblock
     /// copies are healed and the root record, if there is one, is put into a new epoch.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: &OpenOptions) -> Result<Self> {
         Self::open_on(Arc::new(Kernel), &members_in(paths)?, options)
@@ -48,10 +52,16 @@ impl Volume {
         paths: &[P],
         options: &OpenOptions,
     ) -> Result<Self> {
-        let mut how = if options.read_only {
-            swath_engine::OpenOptions::read_only()
-        } else {
-            swath_engine::OpenOptions::read_write()
+        let mut how = match (options.read_only, options.guest) {
+            (true, None) => swath_engine::OpenOptions::read_only(),
+            (false, None) => swath_engine::OpenOptions::read_write(),
+            (false, Some(guest)) => swath_engine::OpenOptions::guest(guest.engine_seat()),
+            (true, Some(_)) => {
+                return Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    "a guest writes: open the volume either for reading only or as a guest",
+                ));
+            }
         };
         how.allow_buffered = options.allow_buffered;
         let devices = open_devices(&*platform, paths, &how)?;
@@ -86,18 +96,30 @@ impl Volume {
             .map(|&place| Arc::clone(&devices[place]))
             .collect();
         let mut lane = metadata::lane(&*platform, &devices)?;
-        let recovery = recover(&root::read(&mut lane, &assembly.superblocks)?)?;
-        let newest = if options.read_only {
-            recovery.read_only()
+        let rings = root::read(&mut lane, &assembly.superblocks)?;
+        let newest = if let Some(guest) = options.guest {
+            // The owner may be in the middle of a commit: members need not agree.
+            let newest = newest_of_one_chain(&rings)?;
+            guest.check(&assembly.superblocks[0], newest)?;
+            newest.cloned()
+        } else if options.read_only {
+            recover(&rings)?.read_only()
         } else {
-            let (newest, steps) = recovery.read_write()?;
+            let (newest, steps) = recover(&rings)?.read_write()?;
             let writes = root::prepare(&steps, &assembly.superblocks)?;
             if !assembly.heal.is_empty() {
                 tracing::warn!(heal = ?assembly.heal, "superblock copies are rewritten");
             }
             // Every step is flushed even when there is nothing to write: what was read may not be
             // durable yet, and the next update builds on it. That goes for the root record too.
-            metadata::write_steps(&mut lane, &assembly.superblocks, &assembly.heal.steps)?;
+            metadata::write_steps(&mut lane, &assembly.superblocks, &assembly.heal.steps).map_err(
+                |cause| {
+                    cause.context(
+                        "a superblock copy cannot be rewritten; open the volume for reading only, \
+                         and replace the member",
+                    )
+                },
+            )?;
             root::write(&mut lane, &writes).map_err(|cause| {
                 cause.context("the root record cannot be renewed, so the volume is not opened")
             })?;
@@ -120,6 +142,7 @@ impl Volume {
             assembly.superblocks,
             newest,
             options.read_only,
+            options.guest,
             handle,
         )
     }

@@ -18,7 +18,7 @@ impl Volume {
     /// The newest root record that is known to be committed; none before the first commit.
     ///
     /// Opening a volume for writing puts a record of its own, with the same payload, after the one
-    /// that it finds. Waits while a commit is under way.
+    /// that it finds. A guest sees the one of the time when it was opened. Waits while a commit is under way.
     pub fn root(&self) -> Option<RootRecord> {
         let newest = self.0.root.lock();
         newest.as_ref().map(|record| record.root.clone())
@@ -33,7 +33,7 @@ impl Volume {
     ///
     /// # Errors
     ///
-    /// More than [`ROOT_BYTES_MAX`] bytes; opened for reading only; poisoned; a member that fails,
+    /// More than [`ROOT_BYTES_MAX`] bytes; opened for reading only, or as a guest; poisoned; a member that fails,
     /// which poisons the volume. Unless the error says that nothing was committed, it is then not
     /// known whether this payload or the one before is in force: opening the volume again decides.
     pub fn commit_root(&self, payload: &[u8]) -> Result<RootRecord> {
@@ -47,6 +47,7 @@ impl Volume {
                 ),
             ));
         }
+        shared.check_is_owner()?;
         let mut newest = shared.root.lock();
         shared.check_writable()?;
         let record = match &*newest {

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use swath_engine::queue::Queue;
 use swath_engine::{
-    Access, Device, FileFill, Kernel, Lock, Platform, QueueOptions, Result as EngineResult, create_file,
+    Access, Device, FileFill, Kernel, Lock, Platform, QueueOptions, Result as EngineResult,
+    create_file,
 };
 use tempfile::TempDir;
 
