@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::thread;
 
+use swath_volume::Volume;
+
 use crate::blob::usize_of;
 use crate::catalog::CheckpointEntry;
 use crate::error::{DevicePlace, Error, ErrorKind, Result};
@@ -45,6 +47,12 @@ impl Checkpoint {
         let index = Index::decode(&bytes).map_err(named)?;
         index.check_owner(store.uuid(), entry.id).map_err(named)?;
         index.check_places(&entry.extents).map_err(named)?;
+        let told = (entry.tensor_count, entry.data_bytes);
+        if told != (index.tensors().len() as u64, index.data_bytes()) {
+            return Err(named(Error::damaged(
+                "the index does not have the tensors that the catalog tells of",
+            )));
+        }
         Ok(Self {
             store,
             index: Arc::new(index),
@@ -136,27 +144,7 @@ impl Checkpoint {
     pub fn places(&self, tensor: &TensorEntry, offset: u64, length: u64) -> Vec<DevicePlace> {
         tensor
             .locate(offset, length)
-            .flat_map(|run| self.places_of(run))
-            .collect()
-    }
-
-    fn places_of(&self, run: Run) -> Vec<DevicePlace> {
-        let volume = self.store.volume();
-        let members = volume.members();
-        let mut segments = Vec::new();
-        volume.layout().segments(
-            run.offset,
-            run.length,
-            members[0].data_offset,
-            &mut segments,
-        );
-        segments
-            .iter()
-            .map(|segment| DevicePlace {
-                path: members[segment.device as usize].path().to_path_buf(),
-                offset: segment.offset,
-                length: segment.length,
-            })
+            .flat_map(|run| places_of(self.store.volume(), run))
             .collect()
     }
 
@@ -190,6 +178,26 @@ impl Checkpoint {
             .with_checkpoint(&self.entry.name)
             .with_tensor(&tensor.name)
     }
+}
+
+/// Where on the members a run of the volume lies.
+pub(crate) fn places_of(volume: &Volume, run: Run) -> Vec<DevicePlace> {
+    let members = volume.members();
+    let mut segments = Vec::new();
+    volume.layout().segments(
+        run.offset,
+        run.length,
+        members[0].data_offset,
+        &mut segments,
+    );
+    segments
+        .iter()
+        .map(|segment| DevicePlace {
+            path: members[segment.device as usize].path().to_path_buf(),
+            offset: segment.offset,
+            length: segment.length,
+        })
+        .collect()
 }
 
 impl fmt::Debug for Checkpoint {

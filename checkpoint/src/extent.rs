@@ -79,6 +79,49 @@ impl Extent {
     }
 }
 
+impl Extent {
+    /// The units that runs lie in, in order and merged. Runs may share units.
+    pub(crate) fn covering(runs: impl IntoIterator<Item = Run>) -> Vec<Self> {
+        let mut units: Vec<(u64, u64)> = runs
+            .into_iter()
+            .map(|run| {
+                let start = run.offset - run.offset % UNIT_BYTES;
+                (start, run.end().next_multiple_of(UNIT_BYTES))
+            })
+            .collect();
+        units.sort_unstable();
+        let mut extents: Vec<Self> = Vec::new();
+        for (start, end) in units {
+            match extents.last_mut() {
+                Some(last) if start <= last.end() => {
+                    last.length = last.length.max(end - last.offset);
+                }
+                _ => extents.push(Self::new(start, end - start)),
+            }
+        }
+        extents
+    }
+
+    /// What of `all` lies outside of `used`, which is in order, disjoint and lies within.
+    pub(crate) fn minus(all: Vec<Self>, used: &[Self]) -> Vec<Self> {
+        let mut spare = Vec::new();
+        let mut used_left = used.iter().copied().peekable();
+        for extent in Self::merge(all) {
+            let mut from = extent.offset;
+            while let Some(next) = used_left.next_if(|next| next.offset < extent.end()) {
+                if next.offset > from {
+                    spare.push(Self::new(from, next.offset - from));
+                }
+                from = next.end();
+            }
+            if extent.end() > from {
+                spare.push(Self::new(from, extent.end() - from));
+            }
+        }
+        spare
+    }
+}
+
 /// Bytes of the volume, at any offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Run {

@@ -4,14 +4,15 @@
 //! It hands out space, keeps names apart, collects the tensors that are written, and remembers the
 //! first failure, so that nothing is committed over it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
-use swath_volume::Volume;
+use swath_volume::{Guest, Volume};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::extent::Extent;
+use crate::extent::{Extent, UNIT_BYTES};
 use crate::index::TensorEntry;
+use crate::lent::Lent;
 use crate::names::CheckpointName;
 use crate::options::StoreOptions;
 use crate::store::Store;
@@ -36,9 +37,23 @@ struct LedgerState {
     tensors: BTreeMap<String, Option<TensorEntry>>,
     /// The first failure of any writer.
     error: Option<Error>,
-    /// Writers and leases that are not done.
+    /// Writers that are not done.
     open: usize,
+    /// What other processes have.
+    lent: Lent,
     finished: bool,
+}
+
+impl LedgerState {
+    fn check_unfinished(&self) -> Result<()> {
+        if self.finished {
+            return Err(Error::new(
+                ErrorKind::Finished,
+                "the checkpoint is committed: nothing can be added",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// What a ledger held when it was closed.
@@ -76,7 +91,7 @@ impl Ledger {
     ///
     /// # Errors
     ///
-    /// Closed already; somebody is still writing; somebody failed.
+    /// Closed already; somebody is still writing, here or with a lease; somebody failed.
     pub(crate) fn close(&self) -> Result<Closed> {
         let mut state = self.state.lock();
         if state.finished {
@@ -88,10 +103,13 @@ impl Ledger {
         if state.open > 0 {
             return Err(self.name_error(Error::new(
                 ErrorKind::Busy,
-                format!(
-                    "{} writers or leases are still open: finish them first",
-                    state.open
-                ),
+                format!("{} writers are still open: finish them first", state.open),
+            )));
+        }
+        if let Some(lease_id) = state.lent.first_out() {
+            return Err(self.name_error(Error::new(
+                ErrorKind::Busy,
+                format!("lease {lease_id} is still out: accept its receipt, or revoke it"),
             )));
         }
         if let Some(error) = &state.error {
@@ -162,6 +180,29 @@ impl Ledger {
         Ok(extents)
     }
 
+    /// Takes one extent of at most `length` bytes: what is left of reserved space, or of the store,
+    /// however little.
+    pub(crate) fn allocate_up_to(&self, length: u64) -> Result<Extent> {
+        let reserved = {
+            let state = self.state.lock();
+            state.reserved.first().map(|first| first.length)
+        };
+        let taken = match (reserved, &self.store) {
+            (Some(reserved), _) => self.allocate(reserved.min(length), UNIT_BYTES)?,
+            (None, Some(store)) => {
+                let taken = store.take_space_up_to(length)?;
+                self.state.lock().taken.extend(&taken);
+                taken
+            }
+            (None, None) => self.allocate(length, UNIT_BYTES)?,
+        };
+        let mut extents = taken.into_iter();
+        let first = extents.next().expect("an allocation has an extent");
+        // It lies in pieces, or another thread took what was reserved.
+        extents.for_each(|extent| self.give_back(extent));
+        Ok(first)
+    }
+
     /// Gives back what of an allocation was not used; the next allocations use it.
     pub(crate) fn give_back(&self, extent: Extent) {
         if extent.length > 0 {
@@ -172,16 +213,10 @@ impl Ledger {
     /// Claims a tensor's name.
     pub(crate) fn claim(&self, name: &str) -> Result<()> {
         let mut state = self.state.lock();
-        let refusal = if state.finished {
-            Error::new(
-                ErrorKind::Finished,
-                "the checkpoint is committed: nothing can be added",
-            )
+        let refusal = if let Err(error) = state.check_unfinished() {
+            error
         } else if state.tensors.contains_key(name) {
-            Error::new(
-                ErrorKind::AlreadyExists,
-                "the checkpoint has a tensor of this name already",
-            )
+            name_is_taken()
         } else {
             state.tensors.insert(name.to_owned(), None);
             return Ok(());
@@ -197,12 +232,81 @@ impl Ledger {
             .insert(entry.name.clone(), Some(entry));
     }
 
+    /// Sets space apart for another process, and invites it.
+    pub(crate) fn lend(&self, bytes: u64) -> Result<(Guest, Vec<Extent>)> {
+        let length = bytes
+            .checked_next_multiple_of(UNIT_BYTES)
+            .unwrap_or(u64::MAX - u64::MAX % UNIT_BYTES);
+        self.state.lock().check_unfinished()?;
+        let extents = self.allocate(length, self.volume.chunk_bytes())?;
+        let guest = self.volume.invite().inspect_err(|_| {
+            for extent in &extents {
+                self.give_back(*extent);
+            }
+        })?;
+        let mut state = self.state.lock();
+        // Looked at once more under the same lock as the lease is entered: what another thread has
+        // committed meanwhile has given this space back, and nobody knows of the lease yet.
+        state.check_unfinished()?;
+        state.lent.add(guest, extents.clone());
+        Ok((guest, extents))
+    }
+
+    /// Takes back what was lent, with what was written there.
+    pub(crate) fn accept(&self, lease_id: u64, tensors: Vec<TensorEntry>) -> Result<()> {
+        let guest = {
+            let state = self.state.lock();
+            state.check_unfinished()?;
+            state.lent.guest(lease_id)?
+        };
+        // Waits a moment for a process that is just leaving, so not under the lock.
+        self.close_seat(&guest)?;
+        let mut state = self.state.lock();
+        let mut names = BTreeSet::new();
+        for tensor in &tensors {
+            if state.tensors.contains_key(&tensor.name) || !names.insert(&tensor.name) {
+                return Err(name_is_taken().with_tensor(&tensor.name));
+            }
+        }
+        let unused = state.lent.accept(lease_id, &tensors)?;
+        state.reserved.extend(unused);
+        for tensor in tensors {
+            state.tensors.insert(tensor.name.clone(), Some(tensor));
+        }
+        Ok(())
+    }
+
+    /// Takes back what was lent, with nothing.
+    pub(crate) fn revoke(&self, lease_id: u64) -> Result<()> {
+        let guest = self.state.lock().lent.guest(lease_id)?;
+        self.close_seat(&guest)?;
+        let mut state = self.state.lock();
+        let extents = state.lent.revoke(lease_id)?;
+        state.reserved.extend(extents);
+        Ok(())
+    }
+
+    /// Makes sure that nobody writes to what was lent, now or later.
+    fn close_seat(&self, guest: &Guest) -> Result<()> {
+        self.volume.close_seat(guest).map_err(|error| {
+            if error.kind() != swath_volume::ErrorKind::InUse {
+                return error.into();
+            }
+            let lease_id = guest.seat;
+            Error::new(
+                ErrorKind::Busy,
+                format!("lease {lease_id} is still held: let its process end, and try again"),
+            )
+            .with_source(error)
+        })
+    }
+
     /// Takes note of a failure that the commit must tell.
     pub(crate) fn fail(&self, error: &Error) {
         self.state.lock().error.get_or_insert_with(|| error.clone());
     }
 
-    /// Somebody begins to write: a writer, or whoever holds a lease.
+    /// A writer begins.
     pub(crate) fn opened(&self) {
         self.state.lock().open += 1;
     }
@@ -223,9 +327,27 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        // The last of session and writers is gone, and with them every write in flight.
-        if let Some(store) = &self.store {
-            store.release(std::mem::take(&mut self.state.get_mut().taken));
+        // The last of session and writers is gone, and with them every write in flight here.
+        let Some(store) = &self.store else { return };
+        let state = self.state.get_mut();
+        let mut taken = std::mem::take(&mut state.taken);
+        for (guest, extents) in state.lent.take_out() {
+            if let Err(error) = self.volume.close_seat(&guest) {
+                tracing::warn!(
+                    lease = guest.seat,
+                    %error,
+                    "a lease is still held, so its space stays taken until the store is opened again"
+                );
+                taken = Extent::minus(taken, &Extent::merge(extents));
+            }
         }
+        store.release(taken);
     }
+}
+
+fn name_is_taken() -> Error {
+    Error::new(
+        ErrorKind::AlreadyExists,
+        "the checkpoint has a tensor of this name already",
+    )
 }

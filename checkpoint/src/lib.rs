@@ -29,25 +29,44 @@ mod transfer;
 mod blob;
 mod store;
 
+mod lent;
+
 mod ledger;
 mod session;
 mod stream;
+mod sums;
 mod writer;
+
+mod lease;
+
+mod save;
+mod snapshot;
+mod turns;
+
+mod background;
 
 mod checkpoint;
 mod reader;
+mod verify;
 
 pub mod safetensors;
 
+#[cfg(test)]
+mod fixtures;
+
+pub use background::{AsyncOptions, SaveHandle, WhenBusy};
 pub use checkpoint::{Checkpoint, ReadOptions, TensorTarget};
 pub use codec::BLOB_BYTES_MAX;
 pub use dtype::{DType, RANK_MAX, TENSOR_BYTES_MAX};
 pub use error::{DevicePlace, Error, ErrorKind, Result};
+pub use lease::{Lease, LeaseHolder, Receipt};
 pub use names::{CheckpointName, NAME_BYTES_MAX};
 pub use options::StoreOptions;
 pub use reader::Reader;
+pub use save::TensorView;
 pub use session::{BeginOptions, Session};
 pub use store::{CheckpointInfo, FormatOptions, SpaceReport, Store};
 pub use stream::TensorStream;
 pub use uuid::Uuid;
+pub use verify::{Damage, VerifyOptions, VerifyProgress, VerifyReport};
 pub use writer::Writer;

@@ -16,7 +16,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -35,10 +34,11 @@ use crate::options::StoreOptions;
 use crate::place::{BlobPlace, CATALOG_EXTENTS_MAX, StoreHeader};
 use crate::retention::{Candidate, Retention};
 use crate::session::{BeginOptions, Session};
+use crate::turns::{Turns, WaitAtDrop};
 
 /// The checkpoints on one volume. Clones share it.
 #[derive(Clone)]
-pub struct Store(Arc<Shared>);
+pub struct Store(Arc<Shared>, Option<Arc<WaitAtDrop>>);
 
 struct Shared {
     volume: Volume,
@@ -55,8 +55,9 @@ struct State {
     free: FreeSpace,
     /// What commits freed and is not free yet.
     held: Vec<Held>,
-    /// The checkpoints that are open to be read, by their numbers.
-    open: HashMap<u64, Weak<CheckpointEntry>>,
+    /// The checkpoints that are open to be read, by their numbers. Pinning makes another entry of
+    /// the same checkpoint, so there may be several.
+    open: HashMap<u64, Vec<Weak<CheckpointEntry>>>,
 }
 
 /// Space that is not free yet.
@@ -117,7 +118,7 @@ pub struct SpaceReport {
     pub held_bytes: u64,
     /// What sessions in progress have taken.
     pub session_bytes: u64,
-    /// What can be taken now.
+    /// What can be taken now, but for a little that is left to the store's own records.
     pub free_bytes: u64,
     /// The largest run of it.
     pub largest_free_bytes: u64,
@@ -130,6 +131,7 @@ impl Store {
     ///
     /// The volume has a root record already: a store, or another program's data (unless `force`).
     pub fn format(volume: Volume, options: &FormatOptions) -> Result<Self> {
+        refuse_guest(&volume)?;
         if volume.root().is_some() && !options.force {
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
@@ -147,7 +149,7 @@ impl Store {
         );
         {
             let _committing = store.begin_commit()?;
-            store.write_commit(catalog, Vec::new())?;
+            store.write_commit(catalog, Vec::new(), 0)?;
         }
         Ok(store)
     }
@@ -158,6 +160,7 @@ impl Store {
     ///
     /// No store; a store of a newer version; a catalog that is damaged or does not fit the volume.
     pub fn open(volume: Volume, options: &StoreOptions) -> Result<Self> {
+        refuse_guest(&volume)?;
         let Some(root) = volume.root() else {
             return Err(Error::new(
                 ErrorKind::NoStore,
@@ -201,12 +204,26 @@ impl Store {
             held: Vec::new(),
             open: HashMap::new(),
         };
-        Self(Arc::new(Shared {
+        let shared = Shared {
             volume,
             options,
             state: Mutex::new(state),
             committing: Mutex::new(()),
-        }))
+        };
+        Self(Arc::new(shared), Some(Arc::default()))
+    }
+
+    /// The saves in the background.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        let waits = self.1.as_ref();
+        waits
+            .expect("only threads of a save have a handle that does not wait for saves")
+            .turns()
+    }
+
+    /// A handle for such a thread.
+    pub(crate) fn without_waiting(&self) -> Self {
+        Self(Arc::clone(&self.0), None)
     }
 
     /// The volume it is on.
@@ -276,16 +293,47 @@ impl Store {
     /// No such checkpoint; an index that is damaged.
     pub fn get(&self, name: impl Into<CheckpointName>) -> Result<Checkpoint> {
         let name = name.into();
-        let entry = self
-            .0
-            .state
-            .lock()
-            .open(&name)
-            .ok_or_else(|| self.unknown(&name))?;
+        // The lock is let go before the error is made, which looks for the newest.
+        let entry = self.0.state.lock().open(&name);
+        let entry = entry.ok_or_else(|| self.unknown(&name))?;
         Checkpoint::open(self.clone(), entry)
     }
 
-    fn unknown(&self, name: &CheckpointName) -> Error {
+    /// What [`verify`](Self::verify) looks at: every checkpoint that there is now.
+    pub(crate) fn entries(&self) -> Vec<CheckpointEntry> {
+        self.0.state.lock().catalog.checkpoints().to_vec()
+    }
+
+    /// Holds one of these, unless it was removed or replaced meanwhile.
+    pub(crate) fn hold(&self, entry: &CheckpointEntry) -> Option<Arc<CheckpointEntry>> {
+        let held = self.0.state.lock().open(&entry.name);
+        held.filter(|held| held.id == entry.id)
+    }
+
+    /// Reads the catalog once more, as an open does, while no commit is under way. Also says where
+    /// it lies.
+    pub(crate) fn reread_catalog(&self) -> (Vec<Extent>, Result<()>) {
+        let _committing = self.0.committing.lock();
+        let extents = self.0.state.lock().catalog_extents.clone();
+        (extents, self.check_catalog())
+    }
+
+    fn check_catalog(&self) -> Result<()> {
+        let root = self.0.volume.root();
+        let root = root.ok_or_else(|| Error::damaged("the root record is gone"))?;
+        let header = StoreHeader::decode(&root.payload)?;
+        let catalog = Catalog::decode(&self.read_blob(&header.catalog)?)?;
+        catalog.check_owner(header.store_uuid, header.commit)?;
+        if catalog == self.0.state.lock().catalog {
+            Ok(())
+        } else {
+            Err(Error::damaged(
+                "the catalog on the volume is not the one that was committed",
+            ))
+        }
+    }
+
+    pub(crate) fn unknown(&self, name: &CheckpointName) -> Error {
         let newest = self.latest().map_or_else(
             || "the store has none".to_owned(),
             |latest| format!("the newest is {}", latest.name),
@@ -308,7 +356,7 @@ impl Store {
         let mut catalog = self.next_catalog();
         let entry = catalog.remove(&name).map_err(|_| self.unknown(&name))?;
         let info = CheckpointInfo::of(&entry);
-        self.write_commit(catalog, vec![entry])?;
+        self.write_commit(catalog, vec![entry], 0)?;
         Ok(info)
     }
 
@@ -337,7 +385,7 @@ impl Store {
             .collect::<Result<Vec<_>>>()?;
         let infos = removed.iter().map(CheckpointInfo::of).collect();
         if !removed.is_empty() {
-            self.write_commit(catalog, removed)?;
+            self.write_commit(catalog, removed, 0)?;
         }
         Ok(infos)
     }
@@ -354,7 +402,7 @@ impl Store {
         catalog
             .set_pinned(&name, pinned)
             .map_err(|_| self.unknown(&name))?;
-        self.write_commit(catalog, Vec::new())
+        self.write_commit(catalog, Vec::new(), 0)
     }
 
     /// How the space is used.
@@ -402,35 +450,59 @@ impl Store {
         if let Some(extents) = self.try_take(length) {
             return Ok(extents);
         }
-        // What the last commit freed would do: an empty commit makes it free.
-        let (free, held) = {
-            let state = self.0.state.lock();
-            let held = state.held.iter().flat_map(|held| &held.extents);
-            (
-                state.free.free_bytes(),
-                held.map(|extent| extent.length).sum::<u64>(),
-            )
-        };
-        if held > 0 && free + held >= length {
-            let _committing = self.begin_commit()?;
-            self.write_commit(self.next_catalog(), Vec::new())?;
+        let (have, held) = self.available_bytes();
+        if held > 0 && have + held >= length {
+            self.commit_nothing()?;
             if let Some(extents) = self.try_take(length) {
                 return Ok(extents);
             }
         }
-        let have = self.0.state.lock().free.free_bytes();
+        let (have, _) = self.available_bytes();
         Err(Error::new(
             ErrorKind::NoSpace,
             format!("the store is too full: {length} bytes are needed, and {have} are free"),
         ))
     }
 
+    /// As [`take_space`](Self::take_space), but when there is less than that, all there is.
+    pub(crate) fn take_space_up_to(&self, length: u64) -> Result<Vec<Extent>> {
+        self.take_space(length).or_else(|error| {
+            if error.kind() != ErrorKind::NoSpace {
+                return Err(error);
+            }
+            if self.available_bytes().1 > 0 {
+                self.commit_nothing()?;
+            }
+            let (have, _) = self.available_bytes();
+            Some(have.min(length))
+                .filter(|length| *length > 0)
+                .and_then(|length| self.try_take(length))
+                .ok_or(error)
+        })
+    }
+
+    /// Commits what there is once more: what the commit before freed is free then.
+    fn commit_nothing(&self) -> Result<()> {
+        let _committing = self.begin_commit()?;
+        self.write_commit(self.next_catalog(), Vec::new(), 0)
+    }
+
+    /// What sessions can take now, and what they could after a commit if nobody read it.
+    fn available_bytes(&self) -> (u64, u64) {
+        let state = self.0.state.lock();
+        let held = state.held.iter().flat_map(|held| &held.extents);
+        let free = state.free.free_bytes();
+        (
+            free.saturating_sub(state.reserve_bytes()),
+            held.map(|extent| extent.length).sum(),
+        )
+    }
+
+    /// Takes space for a session.
     fn try_take(&self, length: u64) -> Option<Vec<Extent>> {
-        self.0
-            .state
-            .lock()
-            .free
-            .allocate(length, self.0.volume.chunk_bytes())
+        let mut state = self.0.state.lock();
+        let left = state.reserve_bytes();
+        state.take(length, left, self.0.volume.chunk_bytes())
     }
 
     /// Gives space back that no commit ever named.
@@ -478,9 +550,10 @@ impl Store {
             None
         };
         let index = Index::new(catalog.store_uuid(), id, tensors)?;
-        let used = used_extents(&index);
+        let runs = index.tensors().iter().flat_map(|tensor| &tensor.runs);
+        let used = Extent::covering(runs.copied());
         space.keep_only(&used);
-        let place = self.write_blob(&index.encode())?;
+        let place = self.write_blob(&index.encode(), 0)?;
         space.extents.extend(&place.extents);
         let entry = CheckpointEntry {
             id,
@@ -495,7 +568,8 @@ impl Store {
         };
         let info = CheckpointInfo::of(&entry);
         catalog.push(entry)?;
-        let written = self.write_commit(catalog, replaced.into_iter().collect());
+        let left = 2 * catalog_bytes(&catalog);
+        let written = self.write_commit(catalog, replaced.into_iter().collect(), left);
         if written.is_ok() || self.0.volume.poisoned().is_some() {
             // It is the checkpoint's now; or, after a failure in the last step, perhaps: the next
             // open decides.
@@ -505,9 +579,15 @@ impl Store {
     }
 
     /// Writes a catalog and the root record that leads to it: the atomic event. `removed` are the
-    /// checkpoints that it no longer has. The caller holds `committing`.
-    fn write_commit(&self, catalog: Catalog, removed: Vec<CheckpointEntry>) -> Result<()> {
-        let place = self.write_blob(&catalog.encode())?;
+    /// checkpoints that it no longer has. At least `left` bytes stay free. The caller holds
+    /// `committing`.
+    fn write_commit(
+        &self,
+        catalog: Catalog,
+        removed: Vec<CheckpointEntry>,
+        left: u64,
+    ) -> Result<()> {
+        let place = self.write_blob(&catalog.encode(), left)?;
         if place.extents.len() > CATALOG_EXTENTS_MAX {
             let pieces = place.extents.len();
             self.release(place.extents);
@@ -551,10 +631,12 @@ impl Store {
         Ok(())
     }
 
-    /// Writes a blob into free space.
-    fn write_blob(&self, bytes: &[u8]) -> Result<BlobPlace> {
+    /// Writes a blob into free space, of which at least `left` bytes stay free.
+    fn write_blob(&self, bytes: &[u8], left: u64) -> Result<BlobPlace> {
         let length = (bytes.len() as u64).next_multiple_of(UNIT_BYTES);
-        let extents = self.try_take(length).ok_or_else(|| {
+        let chunk_bytes = self.0.volume.chunk_bytes();
+        let taken = self.0.state.lock().take(length, left, chunk_bytes);
+        let extents = taken.ok_or_else(|| {
             Error::new(
                 ErrorKind::NoSpace,
                 format!("the store is too full: {length} bytes are needed for its own records"),
@@ -578,16 +660,36 @@ impl Store {
 }
 
 impl State {
+    /// What sessions leave to the catalogs: that of their own commit, and those of two more, so
+    /// that something can be removed from a store that is full, and its space made free.
+    fn reserve_bytes(&self) -> u64 {
+        // A checkpoint more makes the catalog longer.
+        3 * (catalog_bytes(&self.catalog) + UNIT_BYTES)
+    }
+
+    /// Takes free space, of which at least `left` bytes stay free.
+    fn take(&mut self, length: u64, left: u64, prefer_align: u64) -> Option<Vec<Extent>> {
+        let wanted = length.checked_add(left)?;
+        if wanted > self.free.free_bytes() {
+            return None;
+        }
+        self.free.allocate(length, prefer_align)
+    }
+
     /// A checkpoint's entry, to be held by those who read it.
     fn open(&mut self, name: &CheckpointName) -> Option<Arc<CheckpointEntry>> {
         let entry = self.catalog.find(name)?;
-        if let Some(open) = self.open.get(&entry.id).and_then(Weak::upgrade)
-            && *open == *entry
+        let open = self.open.entry(entry.id).or_default();
+        open.retain(|entry| entry.strong_count() > 0);
+        if let Some(same) = open
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|open| **open == *entry)
         {
-            return Some(open);
+            return Some(same);
         }
         let entry = Arc::new(entry.clone());
-        self.open.insert(entry.id, Arc::downgrade(&entry));
+        open.push(Arc::downgrade(&entry));
         Some(entry)
     }
 
@@ -596,7 +698,10 @@ impl State {
         let Self {
             held, free, open, ..
         } = self;
-        open.retain(|_, entry| entry.strong_count() > 0);
+        open.retain(|_, entries| {
+            entries.retain(|entry| entry.strong_count() > 0);
+            !entries.is_empty()
+        });
         held.retain(|held| {
             let is_read = held.owner.is_some_and(|owner| open.contains_key(&owner));
             if held.freed_by >= commit || is_read {
@@ -608,6 +713,11 @@ impl State {
     }
 }
 
+/// How much space a catalog takes.
+fn catalog_bytes(catalog: &Catalog) -> u64 {
+    (catalog.encoded_bytes() as u64).next_multiple_of(UNIT_BYTES)
+}
+
 /// Space that belongs to nobody yet; free again when dropped.
 struct Taken<'a> {
     store: &'a Store,
@@ -617,22 +727,8 @@ struct Taken<'a> {
 impl Taken<'_> {
     /// Gives back all but `used`, which lies within it.
     fn keep_only(&mut self, used: &[Extent]) {
-        let all = Extent::merge(std::mem::take(&mut self.extents));
-        let mut spare = Vec::new();
-        let mut used_left = used.iter().copied().peekable();
-        for extent in all {
-            let mut from = extent.offset;
-            while let Some(next) = used_left.next_if(|next| next.offset < extent.end()) {
-                if next.offset > from {
-                    spare.push(Extent::new(from, next.offset - from));
-                }
-                from = next.end();
-            }
-            if extent.end() > from {
-                spare.push(Extent::new(from, extent.end() - from));
-            }
-        }
-        self.store.release(spare);
+        let all = std::mem::take(&mut self.extents);
+        self.store.release(Extent::minus(all, used));
         self.extents = used.to_vec();
     }
 }
@@ -641,28 +737,6 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.store.release(std::mem::take(&mut self.extents));
     }
-}
-
-/// The units that an index's tensors lie in, in order, merged.
-fn used_extents(index: &Index) -> Vec<Extent> {
-    let mut units: Vec<Range<u64>> = index
-        .tensors()
-        .iter()
-        .flat_map(|tensor| &tensor.runs)
-        .map(|run| run.offset - run.offset % UNIT_BYTES..run.end().next_multiple_of(UNIT_BYTES))
-        .collect();
-    units.sort_unstable_by_key(|range| range.start);
-    let mut extents: Vec<Extent> = Vec::new();
-    for range in units {
-        match extents.last_mut() {
-            // Packed tensors share units.
-            Some(last) if range.start <= last.end() => {
-                last.length = last.length.max(range.end - last.offset);
-            }
-            _ => extents.push(Extent::new(range.start, range.end - range.start)),
-        }
-    }
-    extents
 }
 
 /// What a new store is to be.
@@ -686,15 +760,25 @@ impl Default for FormatOptions {
     }
 }
 
-fn lane_of(volume: &Volume, options: &StoreOptions) -> Result<VolumeLane> {
+pub(crate) fn lane_of(volume: &Volume, options: &StoreOptions) -> Result<VolumeLane> {
     let mut lane = options.lane.clone();
     lane.queue.depth = 16;
     lane.statistics = false;
     Ok(volume.lane(&lane)?)
 }
 
+/// A guest does not know which space its owner has given out, and to whom.
+fn refuse_guest(volume: &Volume) -> Result<()> {
+    if volume.is_guest() {
+        return Err(Error::invalid(
+            "the volume was opened as a guest: write with a lease of its owner's store",
+        ));
+    }
+    Ok(())
+}
+
 /// The bytes of a volume in whole units.
-fn usable_bytes(volume: &Volume) -> u64 {
+pub(crate) fn usable_bytes(volume: &Volume) -> u64 {
     volume.capacity_bytes() - volume.capacity_bytes() % UNIT_BYTES
 }
 

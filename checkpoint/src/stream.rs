@@ -1,14 +1,13 @@
 //! [`TensorStream`]: a tensor whose bytes come in pieces of any size.
 
 use std::fmt;
-use std::mem;
 
-use crc32fast::Hasher;
 use swath_engine::PoolBuf;
 
 use crate::blob::usize_of;
 use crate::error::{Error, ErrorKind, Result};
-use crate::index::{BLOCK_BYTES, TensorEntry};
+use crate::index::TensorEntry;
+use crate::sums::BlockSums;
 use crate::transfer::{Piece, pieces};
 use crate::writer::Writer;
 
@@ -24,7 +23,7 @@ pub struct TensorStream<'a> {
     filled: usize,
     /// Bytes that came so far.
     received: u64,
-    hasher: Hasher,
+    sums: BlockSums,
 }
 
 impl<'a> TensorStream<'a> {
@@ -38,7 +37,7 @@ impl<'a> TensorStream<'a> {
             buffer: None,
             filled: 0,
             received: 0,
-            hasher: Hasher::new(),
+            sums: BlockSums::default(),
         }
     }
 
@@ -48,13 +47,13 @@ impl<'a> TensorStream<'a> {
     ///
     /// More bytes than the tensor has; a member that fails. The session cannot be committed then.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let Some(mut entry) = self.entry.take() else {
+        let Some(entry) = self.entry.take() else {
             return Err(Error::new(
                 ErrorKind::Finished,
                 "the stream has failed before",
             ));
         };
-        match self.take_in(&mut entry, bytes) {
+        match self.take_in(&entry, bytes) {
             Ok(()) => {
                 self.entry = Some(entry);
                 Ok(())
@@ -63,7 +62,7 @@ impl<'a> TensorStream<'a> {
         }
     }
 
-    fn take_in(&mut self, entry: &mut TensorEntry, bytes: &[u8]) -> Result<()> {
+    fn take_in(&mut self, entry: &TensorEntry, bytes: &[u8]) -> Result<()> {
         if bytes.len() as u64 > entry.length - self.received {
             return Err(Error::new(
                 ErrorKind::InvalidInput,
@@ -73,7 +72,7 @@ impl<'a> TensorStream<'a> {
                 ),
             ));
         }
-        self.hash(entry, bytes);
+        self.received += bytes.len() as u64;
         let mut rest = bytes;
         while !rest.is_empty() {
             let piece = self.pieces[self.next_piece];
@@ -87,7 +86,9 @@ impl<'a> TensorStream<'a> {
             };
             let room = usize_of(piece.length) - self.filled;
             let (now, later) = rest.split_at(room.min(rest.len()));
-            buffer[self.filled..self.filled + now.len()].copy_from_slice(now);
+            let copy = &mut buffer[self.filled..self.filled + now.len()];
+            copy.copy_from_slice(now);
+            self.sums.add(copy);
             self.filled += now.len();
             rest = later;
             if self.filled == usize_of(piece.length) {
@@ -99,21 +100,6 @@ impl<'a> TensorStream<'a> {
             }
         }
         Ok(())
-    }
-
-    /// Counts the bytes and makes the checksums of the blocks they end.
-    fn hash(&mut self, entry: &mut TensorEntry, bytes: &[u8]) {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let room = BLOCK_BYTES - self.received % BLOCK_BYTES;
-            let (now, later) = rest.split_at(usize_of(room.min(rest.len() as u64)));
-            self.hasher.update(now);
-            self.received += now.len() as u64;
-            rest = later;
-            if self.received.is_multiple_of(BLOCK_BYTES) || self.received == entry.length {
-                entry.checksums.push(mem::take(&mut self.hasher).finalize());
-            }
-        }
     }
 
     /// Ends the tensor.
@@ -128,7 +114,12 @@ impl<'a> TensorStream<'a> {
                 "the stream has failed before",
             ));
         };
+        self.end(entry)
+    }
+
+    fn end(&mut self, mut entry: TensorEntry) -> Result<()> {
         let outcome = self.complete(&entry);
+        entry.checksums = std::mem::take(&mut self.sums).finish();
         self.writer.settle(entry, outcome)
     }
 
@@ -149,9 +140,8 @@ impl<'a> TensorStream<'a> {
 impl Drop for TensorStream<'_> {
     fn drop(&mut self) {
         if let Some(entry) = self.entry.take() {
-            let outcome = self.complete(&entry);
             // A failure is the session's from here on.
-            let _ = self.writer.settle(entry, outcome);
+            let _ = self.end(entry);
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::index::{BLOCK_BYTES, TensorEntry};
 use crate::ledger::Ledger;
 use crate::options::PIECE_BYTES;
 use crate::stream::TensorStream;
+use crate::sums::BlockSums;
 use crate::transfer::pieces;
 
 /// From this size on a tensor begins on a chunk's border.
@@ -100,6 +101,10 @@ impl Writer {
         } else {
             self.put_copied(&mut entry, bytes)
         };
+        let outcome = match outcome {
+            Ok(()) if self.ledger.verify_source => check_source(bytes, &entry.checksums),
+            other => other,
+        };
         self.settle(entry, outcome)
     }
 
@@ -122,6 +127,55 @@ impl Writer {
             Ok(()) => Ok(TensorStream::new(self, entry)),
             Err(error) => Err(self.failed(name, error)),
         }
+    }
+
+    /// Begins a large tensor whose blocks any of the session's writers write, in any order, each
+    /// with its checksum for the entry. Whoever has the last settles it.
+    pub(crate) fn begin_blocks(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: &[u64],
+        length: u64,
+    ) -> Result<TensorEntry> {
+        let mut entry = self.claim(name, dtype, shape, length)?;
+        entry.checksums = vec![0; usize_of(entry.block_count())];
+        match self.place(&mut entry) {
+            Ok(()) => Ok(entry),
+            Err(error) => Err(self.failed(name, error)),
+        }
+    }
+
+    /// Starts writing a whole block of such a tensor, from its own buffer where it lies in one run.
+    pub(crate) fn write_block(&mut self, runs: &[Run], block: PoolBuf) -> Result<()> {
+        match runs {
+            [run] => self.write_padded(run.offset, block),
+            runs => self.copy_block(runs, &block),
+        }
+    }
+
+    /// Starts writing a block of such a tensor, through buffers: its bytes are free on return.
+    pub(crate) fn copy_block(&mut self, runs: &[Run], bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        for run in runs {
+            let (now, later) = rest.split_at(usize_of(run.length));
+            rest = later;
+            let mut buffer = self.take_buffer()?;
+            buffer.set_len(now.len());
+            buffer.copy_from_slice(now);
+            self.write_padded(run.offset, buffer)?;
+        }
+        Ok(())
+    }
+
+    /// Transfers that are under way.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.lane.in_flight()
+    }
+
+    /// Waits for one of them.
+    pub(crate) fn wait_some(&mut self) -> Result<()> {
+        self.reap(1)
     }
 
     /// Writes out what is packed and waits for every transfer.
@@ -191,9 +245,18 @@ impl Writer {
         } else {
             UNIT_BYTES
         };
-        let extents = self
-            .ledger
-            .allocate(entry.length.next_multiple_of(UNIT_BYTES), align)?;
+        let length = entry.length.next_multiple_of(UNIT_BYTES);
+        let extents = match (self.ledger.allocate(length, align), self.pack.take()) {
+            // The rest of the pack's space is needed now.
+            (Err(error), Some(pack)) if error.kind() == ErrorKind::NoSpace => {
+                self.close_pack(pack)?;
+                self.ledger.allocate(length, align)?
+            }
+            (extents, pack) => {
+                self.pack = pack;
+                extents?
+            }
+        };
         let mut left = entry.length;
         for extent in extents {
             let length = extent.length.min(left);
@@ -205,6 +268,7 @@ impl Writer {
 
     /// Packs a small tensor behind the one before.
     fn pack_in(&mut self, entry: &mut TensorEntry, bytes: &[u8]) -> Result<()> {
+        let mut sums = BlockSums::default();
         let mut rest = bytes;
         while !rest.is_empty() {
             let mut pack = match self.pack.take() {
@@ -214,7 +278,9 @@ impl Writer {
             let used = usize_of(pack.used);
             let room = usize_of(pack.extent.length) - used;
             let (now, later) = rest.split_at(room.min(rest.len()));
-            pack.buffer[used..used + now.len()].copy_from_slice(now);
+            let copy = &mut pack.buffer[used..used + now.len()];
+            copy.copy_from_slice(now);
+            sums.add(copy);
             entry
                 .runs
                 .push(Run::new(pack.extent.offset + pack.used, now.len() as u64));
@@ -226,19 +292,13 @@ impl Writer {
                 self.pack = Some(pack);
             }
         }
-        if !bytes.is_empty() {
-            entry.checksums.push(crc32fast::hash(bytes));
-        }
+        entry.checksums = sums.finish();
         // It may still be in the buffer: commit waits for the writer, and hears of its failure.
         Ok(())
     }
 
     fn open_pack(&mut self) -> Result<Pack> {
-        let mut extents = self.ledger.allocate(BLOCK_BYTES, UNIT_BYTES)?.into_iter();
-        let extent = extents
-            .next()
-            .expect("an allocation has at least one extent");
-        extents.for_each(|extent| self.ledger.give_back(extent));
+        let extent = self.ledger.allocate_up_to(BLOCK_BYTES)?;
         let mut buffer = self.take_buffer()?;
         buffer.set_len(usize_of(extent.length));
         Ok(Pack {
@@ -296,9 +356,6 @@ impl Writer {
         if whole < entry.length {
             self.write_tail(entry, whole, &bytes[usize_of(whole)..])?;
         }
-        if self.ledger.verify_source {
-            check_source(bytes, &checksums)?;
-        }
         entry.checksums = checksums;
         Ok(())
     }
@@ -316,20 +373,17 @@ impl Writer {
     /// Writes a large tensor through buffers: the caller's memory is not aligned.
     fn put_copied(&mut self, entry: &mut TensorEntry, bytes: &[u8]) -> Result<()> {
         self.place(entry)?;
-        let runs = std::mem::take(&mut entry.runs);
-        for piece in pieces(&runs, self.chunk_bytes) {
+        let mut sums = BlockSums::default();
+        for piece in pieces(&entry.runs, self.chunk_bytes) {
             let from = usize_of(piece.position);
             let memory = &bytes[from..from + usize_of(piece.length)];
             let mut buffer = self.take_buffer()?;
             buffer.set_len(memory.len());
             buffer.copy_from_slice(memory);
+            sums.add(&buffer);
             self.write_padded(piece.offset, buffer)?;
         }
-        entry.runs = runs;
-        entry.checksums = bytes
-            .chunks(usize_of(BLOCK_BYTES))
-            .map(crc32fast::hash)
-            .collect();
+        entry.checksums = sums.finish();
         Ok(())
     }
 
