@@ -22,6 +22,8 @@ pub(crate) struct Failure {
     /// From the outermost context inwards.
     contexts: Vec<String>,
     cause: Option<Cause>,
+    /// What to do about it, where the command knows.
+    hint: Option<&'static str>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,7 @@ impl Failure {
             reason: Reason::Failed,
             contexts: vec![message.into()],
             cause: None,
+            hint: None,
         }
     }
 
@@ -72,6 +75,13 @@ impl Failure {
         self
     }
 
+    /// Adds what to do about it.
+    #[must_use]
+    pub(crate) fn hint(mut self, hint: &'static str) -> Self {
+        self.hint = Some(hint);
+        self
+    }
+
     /// The whole chain as one line. A cause that the text before it already ends with (some
     /// errors quote their cause) is not said twice.
     fn chain(&self) -> String {
@@ -91,10 +101,18 @@ impl Failure {
         line
     }
 
-    /// What to do about it, where the volume's own message tells what is wrong and no more: what
+    /// What to do about it, where the library's own message tells what is wrong and no more: what
     /// helps is in the words of this command, which a library does not know.
     fn way_out(&self) -> Option<&'static str> {
-        let error = self.cause.as_ref()?.downcast_ref::<swath_volume::Error>()?;
+        if self.hint.is_some() {
+            return self.hint;
+        }
+        let cause = self.cause.as_ref()?;
+        if let Some(error) = cause.downcast_ref::<swath_checkpoint::Error>() {
+            let is_without = error.kind() == swath_checkpoint::ErrorKind::NoStore;
+            return is_without.then_some("'swath save' makes one, and so does 'swath format'");
+        }
+        let error = cause.downcast_ref::<swath_volume::Error>()?;
         match error.kind() {
             ErrorKind::Missing => Some("name all members, or the directory that holds them"),
             ErrorKind::Foreign => {
@@ -130,6 +148,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for Failure {
             reason: Reason::Failed,
             contexts: Vec::new(),
             cause: Some(Box::new(cause)),
+            hint: None,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The `swath` command: makes striped volumes, shows, reads, writes and erases them.
+//! The `swath` command: makes striped volumes, shows, reads, writes and erases them; saves and loads
+//! the checkpoints on them.
 //!
 //! - One file per subcommand under [`commands`]; this file only reads the command line and turns
 //!   the outcome into an exit code: 0 done, 1 failed or refused, 2 a wrong command line.
@@ -10,6 +11,7 @@
 mod bytes;
 mod commands;
 mod failure;
+mod interrupt;
 mod output;
 mod progress;
 mod stream;
@@ -21,7 +23,7 @@ use clap::Parser;
 
 use crate::commands::Command;
 
-/// One striped volume over many drives or files.
+/// One striped volume over many drives or files, and checkpoints on it.
 #[derive(Debug, Parser)]
 #[command(name = "swath", version, about, max_term_width = 100, after_help = EXAMPLES)]
 struct Arguments {
@@ -31,6 +33,7 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 A volume is named by its members, in any order, or by a directory that holds them.
+Commands for checkpoints take it as one argument: the directory, or the members separated by commas.
 Sizes are bytes or 4k, 1m, 1g (powers of two).
 
 Examples:
@@ -40,6 +43,11 @@ Examples:
   swath write /data/volume < model.bin            bytes in
   swath read /data/volume --length 1m | sha256sum bytes out
   swath wipe /data/volume                         forget the volume
+
+  swath save /data/volume --step 100 model.safetensors
+  swath ls /data/volume                           which checkpoints are there
+  swath verify --deep /data/volume                are they whole
+  swath load /data/volume --out restored          the newest one, as files again
 
 Exit codes: 0 done, 1 failed or refused, 2 a wrong command line.";
 

@@ -11,6 +11,7 @@
 )]
 
 mod bytes;
+mod checkpoints;
 mod create;
 mod members;
 mod metadata;

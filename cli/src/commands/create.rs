@@ -6,8 +6,6 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use swath_engine::FileFill;
@@ -17,6 +15,7 @@ use super::facts::Facts;
 use super::refuse_twice;
 use crate::bytes::{self, Exact, Short};
 use crate::failure::{Context, Failure, Result};
+use crate::interrupt::Interrupt;
 use crate::output::{self, Text};
 use crate::progress::Progress;
 
@@ -142,10 +141,7 @@ impl Create {
     }
 
     fn make_files(&self, missing: &[&PathBuf], size: u64, made: &mut MadeFiles) -> Result<()> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&interrupted);
-        ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))?;
-        let is_interrupted = || interrupted.load(Ordering::Relaxed);
+        let interrupt = Interrupt::watch()?;
 
         let fill = if self.prealloc {
             FileFill::Unwritten
@@ -158,13 +154,13 @@ impl Create {
         for path in missing {
             let mut go_on = |bytes: u64| {
                 progress.reached(before + bytes);
-                !is_interrupted()
+                !interrupt.is_wanted()
             };
             let outcome = swath_engine::create_file_with(path, size, fill, &mut go_on);
             if outcome.is_ok() {
                 made.0.push((*path).clone());
             }
-            if is_interrupted() {
+            if interrupt.is_wanted() {
                 return Err(Failure::new("interrupted: nothing was made"));
             }
             outcome?;

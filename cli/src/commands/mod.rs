@@ -4,8 +4,18 @@ mod create;
 mod detail;
 mod examine;
 mod facts;
+mod format;
+mod load;
+mod ls;
 mod read;
 mod rename;
+mod retain;
+mod rm;
+mod save;
+mod show;
+mod space;
+mod store;
+mod verify;
 mod wipe;
 mod write;
 
@@ -29,6 +39,15 @@ pub(crate) enum Command {
     Read(read::Read),
     Write(write::Write),
     Rename(rename::Rename),
+    Format(format::Format),
+    Save(save::Save),
+    Load(load::Load),
+    Ls(ls::Ls),
+    Show(show::Show),
+    Verify(verify::Verify),
+    Rm(rm::Rm),
+    Retain(retain::Retain),
+    Space(space::Space),
 }
 
 impl Command {
@@ -42,6 +61,15 @@ impl Command {
             Self::Read(command) => command.run(),
             Self::Write(command) => command.run(),
             Self::Rename(command) => command.run(),
+            Self::Format(command) => command.run(),
+            Self::Save(command) => command.run(),
+            Self::Load(command) => command.run(),
+            Self::Ls(command) => command.run(),
+            Self::Show(command) => command.run(),
+            Self::Verify(command) => command.run(),
+            Self::Rm(command) => command.run(),
+            Self::Retain(command) => command.run(),
+            Self::Space(command) => command.run(),
         }
     }
 }
