@@ -35,7 +35,9 @@ pub enum CopyState {
     },
     /// Zeroes.
     Blank,
-    /// Something else than a superblock that can be used.
+    /// Something else than a superblock.
+    Other,
+    /// A superblock that cannot be used.
     Damaged {
         /// What is wrong with it.
         reason: String,
@@ -54,6 +56,7 @@ impl CopyState {
                 generation: superblock.generation,
             },
             Err(CopyFault::Decode(DecodeError::Blank)) => Self::Blank,
+            Err(CopyFault::Decode(DecodeError::NotSwath)) => Self::Other,
             Err(CopyFault::Decode(error)) => Self::Damaged {
                 reason: error.to_string(),
             },

@@ -87,7 +87,8 @@ fn print(device: &Examination, text: &mut Text) {
         let state = match copy {
             CopyState::Good { generation } => format!("good, events {generation}"),
             CopyState::Blank => "blank".to_owned(),
-            CopyState::Damaged { reason } => format!("of no use: {reason}"),
+            CopyState::Other => "no superblock".to_owned(),
+            CopyState::Damaged { reason } => format!("damaged: {reason}"),
             CopyState::Unreadable { reason } => format!("unreadable: {reason}"),
         };
         text.field(&format!("Copy {number}"), &state);
