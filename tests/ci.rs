@@ -110,7 +110,19 @@ fn tiny_benches() -> Vec<Command> {
         "10ms",
     ];
     let cells = ["--bs", "4k,1m", "--baseline"];
-    vec![cargo(&[&run[..], &matrix[..], &cells[..]].concat())]
+    let checkpoint = [
+        "swath-checkpoint",
+        "--",
+        "--size",
+        "32m",
+        "--member-size",
+        "64m",
+    ];
+    let once = ["--saves", "1", "--rounds", "1"];
+    vec![
+        cargo(&[&run[..], &matrix[..], &cells[..]].concat()),
+        cargo(&[&run[..], &checkpoint[..], &once[..]].concat()),
+    ]
 }
 
 fn cargo(arguments: &[&str]) -> Command {

@@ -305,9 +305,11 @@ impl Reader {
             if under_way.is_empty() && (outcome.is_err() || blocks.is_empty()) {
                 return outcome;
             }
-            self.lane
-                .wait(1, &mut completions)
-                .map_err(|error| fail(error.into()))?;
+            if let Err(error) = self.lane.wait(1, &mut completions) {
+                // What is still in flight must not come to a later read: it ends with its lane.
+                *self = Self::open(checkpoint.clone(), ReadOptions { trust: self.trust })?;
+                return Err(fail(error.into()));
+            }
             for completion in completions.drain(..) {
                 let place = under_way.iter().position(|it| it.block == completion.token);
                 let through =

@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
-use swath_volume::{Uuid, Volume, VolumeLane};
+use swath_volume::{RootClaim, Uuid, Volume, VolumeLane};
 
 use crate::blob;
 use crate::catalog::{Catalog, CheckpointEntry, check_metadata};
@@ -42,6 +42,8 @@ pub struct Store(Arc<Shared>, Option<Arc<WaitAtDrop>>);
 
 struct Shared {
     volume: Volume,
+    /// A store that can write is the only one on its volume. None when it only reads.
+    _claim: Option<RootClaim>,
     options: StoreOptions,
     state: Mutex<State>,
     /// Held for the whole of a commit: one at a time.
@@ -132,6 +134,7 @@ impl Store {
     /// The volume has a root record already: a store, or another program's data (unless `force`).
     pub fn format(volume: Volume, options: &FormatOptions) -> Result<Self> {
         refuse_guest(&volume)?;
+        let claim = claim(&volume)?;
         if volume.root().is_some() && !options.force {
             return Err(Error::new(
                 ErrorKind::AlreadyExists,
@@ -142,6 +145,7 @@ impl Store {
         let free = FreeSpace::new(usable_bytes(&volume), [])?;
         let store = Self::assemble(
             volume,
+            claim,
             options.store.clone(),
             catalog.clone(),
             Vec::new(),
@@ -161,6 +165,7 @@ impl Store {
     /// No store; a store of a newer version; a catalog that is damaged or does not fit the volume.
     pub fn open(volume: Volume, options: &StoreOptions) -> Result<Self> {
         refuse_guest(&volume)?;
+        let claim = claim(&volume)?;
         let Some(root) = volume.root() else {
             return Err(Error::new(
                 ErrorKind::NoStore,
@@ -183,6 +188,7 @@ impl Store {
         let catalog_extents = header.catalog.extents;
         Ok(Self::assemble(
             volume,
+            claim,
             options.clone(),
             catalog,
             catalog_extents,
@@ -192,6 +198,7 @@ impl Store {
 
     fn assemble(
         volume: Volume,
+        claim: Option<RootClaim>,
         options: StoreOptions,
         catalog: Catalog,
         catalog_extents: Vec<Extent>,
@@ -206,6 +213,7 @@ impl Store {
         };
         let shared = Shared {
             volume,
+            _claim: claim,
             options,
             state: Mutex::new(state),
             committing: Mutex::new(()),
@@ -758,6 +766,20 @@ impl Default for FormatOptions {
             store: StoreOptions::default(),
         }
     }
+}
+
+/// Keeps a second store off a volume that this one may write.
+fn claim(volume: &Volume) -> Result<Option<RootClaim>> {
+    if volume.is_read_only() {
+        return Ok(None);
+    }
+    volume.claim_root().map(Some).map_err(|cause| {
+        Error::new(
+            ErrorKind::Busy,
+            "the volume has a store open that can write",
+        )
+        .with_source(cause)
+    })
 }
 
 pub(crate) fn lane_of(volume: &Volume, options: &StoreOptions) -> Result<VolumeLane> {

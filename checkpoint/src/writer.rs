@@ -33,7 +33,6 @@ const ALIGNED_BYTES_MIN: u64 = 8 * BLOCK_BYTES;
 /// [`finish`](Self::finish) it before the session commits; dropping it finishes it too, and leaves
 /// an error to the commit.
 pub struct Writer {
-    pub(crate) ledger: Arc<Ledger>,
     lane: VolumeLane,
     pool: BufPool,
     completions: Vec<Completion>,
@@ -45,6 +44,9 @@ pub struct Writer {
     is_finished: bool,
     /// How often a buffer of the pool was used.
     buffers_used: u64,
+    /// Last, so that it is dropped after the lane: with the last of its ledger, space is free for
+    /// others, and nothing may be in flight to it then.
+    pub(crate) ledger: Arc<Ledger>,
 }
 
 /// The buffer that small tensors are packed into.

@@ -11,6 +11,8 @@
 )]
 
 mod layout;
+mod store_model;
+mod store_round_trip;
 mod superblock;
 mod volume_lane;
 mod volume_model;

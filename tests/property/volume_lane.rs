@@ -238,17 +238,17 @@ fn on_files(place: Place, cases: u32) {
 
 #[test]
 fn a_lane_over_files_of_a_disk_moves_the_right_blocks() {
-    on_files(Place::Disk, 30);
+    on_files(Place::Disk, 14);
 }
 
 #[test]
 fn a_lane_over_files_in_memory_moves_the_right_blocks() {
-    on_files(Place::Memory, 30);
+    on_files(Place::Memory, 20);
 }
 
 #[test]
 fn a_lane_moves_the_right_blocks_in_any_order_of_completions() {
-    check(60, (a_case(), any::<u64>()), |(case, seed)| {
+    check(30, (a_case(), any::<u64>()), |(case, seed)| {
         let (platform, paths) = SimPlatform::with_members(seed, case.members, MEMBER_BYTES);
         let platform = Arc::new(platform);
         Compared::create(platform, Backend::Auto, &paths, &case).run(&case.requests)
@@ -259,7 +259,7 @@ fn a_lane_moves_the_right_blocks_in_any_order_of_completions() {
 fn a_lane_moves_the_right_blocks_through_short_transfers_and_retries() {
     let stops = vec((0..20_000_u64, 0..60_u64, 1..6_u64), 1..60);
     check(
-        60,
+        30,
         (a_case(), any::<u64>(), stops),
         |(case, seed, stops)| {
             let (platform, paths) = SimPlatform::with_members(seed, case.members, MEMBER_BYTES);

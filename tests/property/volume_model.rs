@@ -287,17 +287,17 @@ fn on_files(place: Place, cases: u32) {
 
 #[test]
 fn a_volume_on_files_of_a_disk_is_a_flat_array_of_bytes() {
-    on_files(Place::Disk, 40);
+    on_files(Place::Disk, 16);
 }
 
 #[test]
 fn a_volume_on_files_in_memory_is_a_flat_array_of_bytes() {
-    on_files(Place::Memory, 40);
+    on_files(Place::Memory, 24);
 }
 
 #[test]
 fn a_volume_on_simulated_devices_is_a_flat_array_of_bytes() {
-    check(60, (a_case(), any::<u64>()), |(case, seed)| {
+    check(36, (a_case(), any::<u64>()), |(case, seed)| {
         let (platform, paths) = SimPlatform::with_members(seed, case.members, MEMBER_BYTES);
         let platform = Arc::new(platform);
         Compared::create(platform, Backend::Auto, &paths, case.chunk_bytes).run(&case.steps)
@@ -315,7 +315,7 @@ fn short_transfers_and_retries_do_not_show() {
         1..40,
     );
     check(
-        60,
+        36,
         (a_case(), any::<u64>(), stops),
         |(case, seed, stops)| {
             let (platform, paths) = SimPlatform::with_members(seed, case.members, MEMBER_BYTES);

@@ -5,9 +5,11 @@
 //! - [`model`]: a volume as a flat array of bytes, to compare with.
 //! - [`fixtures`]: real files and loop devices to work on, made in one place; backends probed.
 //! - [`seed`]: where randomness comes from, and how a failure is replayed.
+//! - [`checkpoints`]: tensors made from a number, saved and compared; stores to save them in.
 //! - [`binaries`]: the workspace's programs, built and found.
 
 pub mod binaries;
+pub mod checkpoints;
 pub mod fixtures;
 pub mod model;
 pub mod seed;

@@ -43,5 +43,5 @@ pub use member::Member;
 pub use root::{ROOT_BYTES_MAX, RootRecord};
 pub use superblock::Superblock;
 pub use uuid::Uuid;
-pub use volume::{CreateOptions, Guest, OpenOptions, Volume, VolumeLane, VolumeScope};
+pub use volume::{CreateOptions, Guest, OpenOptions, RootClaim, Volume, VolumeLane, VolumeScope};
 pub use wipe::{WipeReport, wipe, wipe_on};

@@ -4,7 +4,7 @@
 //!   data is read.
 //! - What goes in comes out the same, byte for byte: headers are kept as they are.
 //!
-//! How files lie in a checkpoint that [`import`] made:
+//! How files lie in a checkpoint that [`import()`] made:
 //!
 //! | tensor | what it is |
 //! |---|---|

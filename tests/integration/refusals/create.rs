@@ -77,7 +77,7 @@ fn a_device_that_carries_something_is_refused_by_its_name() {
             words(&rig.paths[1]),
             "carries",
             name,
-            "wipe it first, or force",
+            "or force the creation",
         ];
         let options = create_options();
         rig.create_is_refused(&rig.paths, &options, ErrorKind::NotBlank, &parts);

@@ -20,10 +20,12 @@ pub use create::CreateOptions;
 pub use guest::Guest;
 pub use lane::VolumeLane;
 pub use open::OpenOptions;
+pub use root::RootClaim;
 pub use scope::VolumeScope;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
@@ -62,6 +64,8 @@ struct Shared {
     superblocks: Mutex<Vec<Superblock>>,
     /// The newest root record that is known to be committed. Held while a commit is under way.
     root: Mutex<Option<Record>>,
+    /// Whether somebody has claimed the root record for himself.
+    root_is_claimed: AtomicBool,
     write_locks: WriteLocks,
     handle_options: HandleOptions,
     handle: OnceLock<Handle>,
@@ -101,6 +105,7 @@ impl Volume {
             poison: Arc::new(Poison::new()),
             superblocks: Mutex::new(superblocks),
             root: Mutex::new(root),
+            root_is_claimed: AtomicBool::new(false),
             write_locks: WriteLocks::default(),
             handle_options,
             handle: OnceLock::new(),

@@ -2,6 +2,7 @@
 //! [`crate::root`].
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use swath_engine::{AlignedBuf, Lane, Segment};
 
@@ -80,11 +81,37 @@ impl Volume {
         Ok(committed)
     }
 
+    /// Claims the root record: until the claim is dropped, nobody else can. What a store takes that
+    /// is alone in knowing which space is free. It binds only those who claim.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InUse`]: somebody has it, on this volume or a clone of it.
+    pub fn claim_root(&self) -> Result<RootClaim> {
+        if self.0.root_is_claimed.swap(true, Ordering::AcqRel) {
+            return Err(Error::new(
+                ErrorKind::InUse,
+                "another store is open on this very volume: use that one, or clone it",
+            ));
+        }
+        Ok(RootClaim(self.clone()))
+    }
+
     /// Poisons the volume, whatever the failure was. A refusal because of an earlier one is none.
     fn stop(&self, cause: &Error) {
         if let Some(cause) = cause.engine_error() {
             self.0.poison.set(cause);
         }
+    }
+}
+
+/// The claim of a volume's root record; given up when it is dropped.
+#[derive(Debug)]
+pub struct RootClaim(Volume);
+
+impl Drop for RootClaim {
+    fn drop(&mut self) {
+        self.0.0.root_is_claimed.store(false, Ordering::Release);
     }
 }
 
