@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt {
     flag: Arc<AtomicBool>,
-    directory: Arc<Mutex<Option<PathBuf>>>,
+    directories: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 impl Interrupt {
@@ -38,12 +38,7 @@ impl Interrupt {
     fn signalled(&self) {
         if self.flag.swap(true, Ordering::Relaxed) {
             eprintln!("\nstopped by a second signal");
-            let directory = self
-                .directory
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take();
-            if let Some(directory) = directory {
+            for directory in self.directories().drain(..) {
                 // The process ends here; what cannot be removed now, the next run removes.
                 let _ = std::fs::remove_dir_all(directory);
             }
@@ -76,11 +71,19 @@ impl Interrupt {
         }
     }
 
-    /// The directory that a second signal removes; none when there is none any more.
-    pub(crate) fn guard_directory(&self, directory: Option<&Path>) {
-        *self
-            .directory
+    /// A directory that a second signal removes.
+    pub(crate) fn guard_directory(&self, directory: &Path) {
+        self.directories().push(directory.to_path_buf());
+    }
+
+    /// A directory that is gone.
+    pub(crate) fn release_directory(&self, directory: &Path) {
+        self.directories().retain(|guarded| guarded != directory);
+    }
+
+    fn directories(&self) -> MutexGuard<'_, Vec<PathBuf>> {
+        self.directories
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = directory.map(Path::to_path_buf);
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }

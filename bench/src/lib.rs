@@ -68,6 +68,8 @@ mod progress;
 
 mod campaign;
 
+pub mod checkpoint;
+
 pub use campaign::{Campaign, carry_out};
 pub use environment::{DeviceReport, Environment, quote_command};
 pub use error::{Error, ErrorKind, Result};

@@ -111,7 +111,7 @@ impl TemporaryMembers {
             .parent
             .join(format!("{DIRECTORY_PREFIX}{}", unique(&options.parent)));
         fs::create_dir(&directory).map_err(|cause| no_place(&options.parent, cause))?;
-        interrupt.guard_directory(Some(&directory));
+        interrupt.guard_directory(&directory);
         let lock = File::create(directory.join(LOCK_NAME)).and_then(|file| {
             file.lock()?;
             Ok(file)
@@ -166,7 +166,7 @@ impl Drop for TemporaryMembers {
                 self.directory.display()
             );
         }
-        self.interrupt.guard_directory(None);
+        self.interrupt.release_directory(&self.directory);
         // The place goes too if this run made it, and nothing else has come to lie in it.
         if let Some(parent) = self.directory.parent()
             && (self.made_parent || parent.ends_with(DEFAULT_DIRECTORY))

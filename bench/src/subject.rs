@@ -49,6 +49,8 @@ impl fmt::Display for DataState {
 /// How to come by a volume.
 #[derive(Debug, Clone)]
 pub struct SubjectOptions {
+    /// The name of a volume that is made.
+    pub name: String,
     /// The members given. Empty: the run makes its own.
     pub members: Vec<PathBuf>,
     /// Its own members.
@@ -71,6 +73,7 @@ impl SubjectOptions {
     /// A volume on members of the run's own, with the default chunk.
     pub fn new(own: MembersOptions) -> Self {
         Self {
+            name: "swath-bench".to_owned(),
             members: Vec::new(),
             own,
             chunk_bytes: None,
@@ -161,7 +164,7 @@ impl Subject {
                 total_bytes,
             });
         })?;
-        let volume = create(own.paths(), options.chunk_bytes)?;
+        let volume = create(own.paths(), options)?;
         let (state, preconditioning) = match options.own.fill {
             FileFill::Unwritten => (
                 DataState::Unwritten,
@@ -219,7 +222,7 @@ impl Subject {
             }
             volume
         } else {
-            create(&paths, options.chunk_bytes)?
+            create(&paths, options)?
         };
         if fills {
             let total_bytes = volume.capacity_bytes();
@@ -308,16 +311,16 @@ fn join(paths: &[PathBuf]) -> String {
     names.join(", ")
 }
 
-fn create(paths: &[PathBuf], chunk_bytes: Option<u64>) -> Result<Volume> {
-    let mut options = CreateOptions {
+fn create(paths: &[PathBuf], options: &SubjectOptions) -> Result<Volume> {
+    let mut create = CreateOptions {
+        name: options.name.clone(),
         force: true,
         ..CreateOptions::default()
     };
-    "swath-matrix".clone_into(&mut options.name);
-    if let Some(chunk_bytes) = chunk_bytes {
-        options.chunk_bytes = chunk_bytes;
+    if let Some(chunk_bytes) = options.chunk_bytes {
+        create.chunk_bytes = chunk_bytes;
     }
-    Volume::create(paths, &options).map_err(|cause| {
+    Volume::create(paths, &create).map_err(|cause| {
         let kind = match cause.kind() {
             swath_volume::ErrorKind::InvalidInput => ErrorKind::Usage,
             _ => ErrorKind::Failed,
@@ -382,7 +385,7 @@ fn refuse_to_overwrite(paths: &[PathBuf], writes: bool, fills: bool) -> Result<(
     }
 }
 
-fn is_block_device(path: &Path) -> bool {
+pub(crate) fn is_block_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_block_device())
 }
 

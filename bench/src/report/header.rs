@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::Report;
+use super::{Report, VolumeReport};
+use crate::environment::Environment;
 use crate::size::{format_bytes, format_size};
 
 /// A line that keeps its label and its text apart.
@@ -13,13 +14,22 @@ fn line(text: &mut String, label: &str, value: impl std::fmt::Display) {
 
 /// What is measured and where. Known before the first cell runs.
 pub fn render_header(report: &Report) -> String {
-    let volume = &report.volume;
-    let environment = &report.environment;
     let mut text = format!("swath-matrix {}", report.version);
     if let Some(label) = &report.label {
         let _ = write!(text, ": {label}");
     }
     text.push('\n');
+    text + &render_conditions(&report.volume, &report.environment, &report.notes)
+}
+
+/// The conditions of any run: volume, devices, backend, machine, and what a reader must know
+/// besides.
+pub fn render_conditions(
+    volume: &VolumeReport,
+    environment: &Environment,
+    notes: &[String],
+) -> String {
+    let mut text = String::new();
     let count = volume.members.len();
     let plural = if count == 1 { "" } else { "s" };
     line(
@@ -68,7 +78,7 @@ pub fn render_header(report: &Report) -> String {
             environment.transparent_hugepages
         ),
     );
-    for note in &report.notes {
+    for note in notes {
         line(&mut text, "note", note);
     }
     text

@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use super::Report;
+use serde::Serialize;
 
-/// Writes the report, indented, with a line end.
+/// Writes a report, indented, with a line end.
 ///
 /// # Errors
 ///
 /// What the writer returns.
-pub fn write_json(report: &Report, mut output: impl Write) -> io::Result<()> {
+pub fn write_json(report: &impl Serialize, mut output: impl Write) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut output, report)?;
     output.write_all(b"\n")
 }

@@ -3,11 +3,13 @@
 mod csv;
 mod header;
 mod json;
-mod table;
+mod output;
+pub(crate) mod table;
 
 pub use csv::write_csv;
-pub use header::render_header;
+pub use header::{render_conditions, render_header};
 pub use json::write_json;
+pub use output::{ReportFile, is_standard_output, print};
 pub use table::{format_bandwidth, format_rate, render_tables};
 
 use std::time::Duration;
@@ -206,7 +208,7 @@ fn rounded(value: f64) -> f64 {
     clippy::cast_sign_loss,
     reason = "rates are positive and below 2^63, and a cast of a float saturates"
 )]
-fn whole(value: f64) -> u64 {
+pub(crate) fn whole(value: f64) -> u64 {
     value.round() as u64
 }
 

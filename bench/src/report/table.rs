@@ -39,7 +39,7 @@ pub fn render_tables(report: &Report) -> String {
 }
 
 /// An empty table with a header, its first `left` columns aligned to the left.
-fn table(header: &[String], left: usize) -> Table {
+pub(crate) fn table(header: &[String], left: usize) -> Table {
     let mut table = Table::new();
     // Never wrapped to the terminal: a table that scrolls sideways is still a table.
     table.load_style(presets::UTF8_BORDERS_ONLY);
@@ -48,7 +48,7 @@ fn table(header: &[String], left: usize) -> Table {
     table
 }
 
-fn row(texts: &[String], left: usize) -> Vec<Cell> {
+pub(crate) fn row(texts: &[String], left: usize) -> Vec<Cell> {
     let align = |place| {
         if place < left {
             CellAlignment::Left
@@ -130,12 +130,12 @@ fn bandwidth(bytes_per_s: u64) -> String {
     format!("{} ({})", gigabytes(bytes_per_s), three_digits(gibibytes))
 }
 
-fn gigabytes(bytes_per_s: u64) -> String {
+pub(crate) fn gigabytes(bytes_per_s: u64) -> String {
     three_digits(bytes_per_s as f64 / 1e9)
 }
 
 /// `0.012`, `1.234`, `12.34`, `123.4`.
-fn three_digits(value: f64) -> String {
+pub(crate) fn three_digits(value: f64) -> String {
     match value {
         value if value < 9.9995 => format!("{value:.3}"),
         value if value < 99.995 => format!("{value:.2}"),

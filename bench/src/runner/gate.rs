@@ -5,7 +5,7 @@ use std::time::Instant;
 
 /// Where lanes wait until every one of them is ready.
 #[derive(Debug)]
-pub(super) struct Gate {
+pub(crate) struct Gate {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -20,14 +20,14 @@ struct State {
 /// One lane's place at the gate. Dropping it before it is ready lets nobody start, so that a lane
 /// that fails or panics never leaves the others waiting.
 #[derive(Debug)]
-pub(super) struct Ticket<'gate> {
+pub(crate) struct Ticket<'gate> {
     gate: &'gate Gate,
     used: bool,
 }
 
 impl Gate {
     /// A gate for so many lanes.
-    pub(super) fn new(lanes: u32) -> Self {
+    pub(crate) fn new(lanes: u32) -> Self {
         let state = State {
             missing: lanes,
             failed: false,
@@ -44,7 +44,7 @@ impl Gate {
     }
 
     /// A place for one lane.
-    pub(super) fn ticket(&self) -> Ticket<'_> {
+    pub(crate) fn ticket(&self) -> Ticket<'_> {
         Ticket {
             gate: self,
             used: false,
@@ -62,14 +62,14 @@ impl Gate {
     }
 
     /// Waits for the start without taking part: the moment it was, or none if a lane failed.
-    pub(super) fn wait(&self) -> Option<Instant> {
+    pub(crate) fn wait(&self) -> Option<Instant> {
         self.wait_until_decided(self.lock())
     }
 }
 
 impl Ticket<'_> {
     /// Ready. Waits for the others: the moment all start, or none if one of them failed.
-    pub(super) fn ready(mut self) -> Option<Instant> {
+    pub(crate) fn ready(mut self) -> Option<Instant> {
         self.used = true;
         let gate = self.gate;
         let mut state = gate.lock();

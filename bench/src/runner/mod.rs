@@ -8,7 +8,7 @@
 //!      +<--- LaneOutcome ---+  last completion
 //! ```
 
-mod gate;
+pub(crate) mod gate;
 mod lane_loop;
 mod pace;
 

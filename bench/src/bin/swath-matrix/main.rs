@@ -4,14 +4,13 @@
 #![forbid(unsafe_code)]
 
 mod options;
-mod output;
 mod settings;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use swath_bench::report::{
-    Report, VolumeReport, render_header, render_tables, write_csv, write_json,
+    Report, ReportFile, VolumeReport, print, render_header, render_tables, write_csv, write_json,
 };
 use swath_bench::{
     Environment, Error, Interrupt, Plan, Progress, Result, Runner, Side, Subject, carry_out,
@@ -20,7 +19,6 @@ use swath_bench::{
 use swath_engine::{LaneOptions, QueueDescription, cpu};
 
 use options::Options;
-use output::{ReportFile, print};
 
 fn main() -> ExitCode {
     let options = Options::parse();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
+use swath_bench::report::is_standard_output;
 use swath_bench::{
     Depth, Error, Pattern, Result, format_size, parse_duration, parse_size, parse_size_list,
 };
@@ -263,8 +264,4 @@ impl Options {
         }
         Ok(())
     }
-}
-
-pub(crate) fn is_standard_output(path: Option<&PathBuf>) -> bool {
-    path.is_some_and(|path| path.as_os_str() == "-")
 }

@@ -1,5 +1,6 @@
 //! What the options come to: the plan, the volume to come by, how cells are run.
 
+use swath_bench::report::is_standard_output;
 use swath_bench::{
     Interrupt, MembersOptions, Pattern, Plan, RunOptions, Side, Space, SubjectOptions,
     default_parent, matrix,
@@ -7,7 +8,7 @@ use swath_bench::{
 use swath_engine::{FileFill, QueueOptions};
 use swath_volume::CHUNK_BYTES_DEFAULT;
 
-use crate::options::{FillChoice, MEMBER_OVERHEAD_BYTES, Options, is_standard_output};
+use crate::options::{FillChoice, MEMBER_OVERHEAD_BYTES, Options};
 
 impl Options {
     /// Whether tables must keep off standard output.
@@ -112,6 +113,7 @@ impl Options {
     /// How to come by the volume.
     pub(crate) fn subject(&self) -> SubjectOptions {
         SubjectOptions {
+            name: "swath-matrix".to_owned(),
             members: self.members.clone(),
             own: self.own_members(),
             chunk_bytes: self.chunk,

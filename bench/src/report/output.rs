@@ -4,11 +4,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use swath_bench::{Error, Result};
+use crate::error::{Error, Result};
 
 /// A file that a report will be written to.
 #[derive(Debug)]
-pub(crate) struct ReportFile {
+pub struct ReportFile {
     path: PathBuf,
     /// None: standard output.
     file: Option<File>,
@@ -18,8 +18,12 @@ pub(crate) struct ReportFile {
 
 impl ReportFile {
     /// Opens it, so that a name that cannot be written is known before minutes of measuring. What
-    /// the file holds stays until there is something new.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
+    /// the file holds stays until there is something new. `-` is standard output.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened for writing.
+    pub fn open(path: &Path) -> Result<Self> {
         if path.as_os_str() == "-" {
             return Ok(Self {
                 path: path.to_path_buf(),
@@ -47,10 +51,11 @@ impl ReportFile {
     }
 
     /// Writes the report that `write` renders.
-    pub(crate) fn write(
-        mut self,
-        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn write(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         self.is_new = false;
         let outcome = match &self.file {
             Some(file) => {
@@ -82,8 +87,17 @@ impl Drop for ReportFile {
     }
 }
 
+/// Whether a report goes to standard output, so that tables must keep off it.
+pub fn is_standard_output(path: Option<&PathBuf>) -> bool {
+    path.is_some_and(|path| path.as_os_str() == "-")
+}
+
 /// Prints to standard output, or to standard error when a report has that for itself.
-pub(crate) fn print(text: &str, to_stderr: bool) -> Result<()> {
+///
+/// # Errors
+///
+/// The output cannot be written; one that was closed is none.
+pub fn print(text: &str, to_stderr: bool) -> Result<()> {
     let outcome = if to_stderr {
         io::stderr().lock().write_all(text.as_bytes())
     } else {
