@@ -246,7 +246,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// A lease that is none of this session, or was returned or revoked before; a process that still
+    /// A lease that is none of the session's, or was returned or revoked before; a process that still
     /// holds it; tensors outside of the lease, over each other, or with a name that the checkpoint
     /// has already. Nothing of the receipt is taken then, and the lease is still out.
     pub fn accept(&self, receipt: Receipt) -> Result<()> {
@@ -267,7 +267,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// A lease that is none of this session, or was returned or revoked before. A process that still
+    /// A lease that is none of the session's, or was returned or revoked before. A process that still
     /// holds the lease, or has writes in flight: end it, and try again.
     pub fn revoke(&self, lease_id: u64) -> Result<()> {
         self.ledger

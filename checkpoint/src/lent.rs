@@ -55,7 +55,7 @@ impl Lent {
     fn part(&self, lease_id: u64) -> Result<&Part> {
         let refuse = |kind, what| Err(Error::new(kind, format!("lease {lease_id} {what}")));
         match self.0.get(&lease_id) {
-            None => refuse(ErrorKind::NotFound, "is none of this session"),
+            None => refuse(ErrorKind::NotFound, "is none of the session's"),
             Some(part) => match part.state {
                 PartState::Out => Ok(part),
                 PartState::Returned => refuse(ErrorKind::Finished, "was returned before"),
