@@ -8,13 +8,14 @@
 //! - No more operations are in flight than the completion queue holds, so none is ever dropped.
 
 mod setup;
+mod submission;
 
 use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use io_uring::{EnterFlags, IoUring, opcode, squeue, types};
+use io_uring::{EnterFlags, IoUring, opcode, types};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::buf::BufPool;
@@ -26,17 +27,25 @@ use crate::queue::sync::SyncPool;
 use crate::queue::{Memory, Queue, QueueDescription, QueueOptions, RawCompletion, RawOp, Wake};
 use crate::sys::clock::monotonic_ns;
 
+use self::submission::{Entry, SubmissionRing};
+
 /// How often a broken ring is asked again for what it has, when it is dropped.
 const DRAIN_ATTEMPTS: u32 = 100_000;
 
 /// Threads for the operations that the ring does not run.
 const POOL_THREADS: usize = 2;
 
+/// `RWF_DSYNC` and `POLLIN`, as an entry holds them.
+const RWF_DSYNC: u32 = libc::RWF_DSYNC.cast_unsigned();
+const POLL_IN: u32 = libc::POLLIN.cast_unsigned() as u32;
+
 /// The token of the poll on the wake-up descriptor; no operation has it (see [`RawOp::token`]).
 const WAKE_TOKEN: u64 = u64::MAX;
 
 /// A ring over a list of devices.
 pub(crate) struct UringQueue {
+    // Before the ring: its mappings go first.
+    submission: SubmissionRing,
     ring: IoUring,
     targets: Vec<Target>,
     registered: Vec<(usize, usize)>,
@@ -65,8 +74,8 @@ pub(crate) struct UringQueue {
 /// How the ring names a device: a registered file's number with `FIXED_FILE`, or a descriptor.
 #[derive(Debug, Clone, Copy)]
 struct Target {
-    file: types::Fd,
-    flags: squeue::Flags,
+    file: i32,
+    flags: u8,
 }
 
 impl UringQueue {
@@ -78,13 +87,25 @@ impl UringQueue {
         setup::open(devices, options, reasons)
     }
 
-    #[inline]
-    fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: the entry's memory is valid until its completion: `Queue::submit`'s contract for
-        // operations, and nothing at all for the poll of the wake-up descriptor.
-        let pushed = unsafe { self.ring.submission().push(entry) };
-        pushed.expect("the submission queue holds every operation that may be in flight");
-        self.pushed += 1;
+    /// As [`Queue::submit`], for a caller that knows the ring by its type. Inlined, so that the
+    /// operation goes from the caller's registers into the entry.
+    ///
+    /// # Safety
+    ///
+    /// As [`Queue::submit`].
+    #[inline(always)]
+    pub(super) unsafe fn start(&mut self, op: &RawOp) {
+        assert!(self.in_flight() < self.capacity, "the queue is full");
+        if self.runs(op.kind) {
+            let target = self.targets[op.device as usize];
+            // There is room: the queue has more entries than operations may be in flight.
+            fill(self.submission.push(), target, &Op::of(op), op.token);
+            self.pushed += 1;
+            self.in_ring += 1;
+        } else {
+            // SAFETY: passed on from this function's own contract.
+            unsafe { self.hand_to_pool(op) };
+        }
     }
 
     /// Gives the pool what the ring cannot run.
@@ -92,6 +113,7 @@ impl UringQueue {
     /// # Safety
     ///
     /// As [`Queue::submit`].
+    #[cold]
     unsafe fn hand_to_pool(&mut self, op: &RawOp) {
         if self.pool.is_none() {
             match SyncPool::start(&self.devices, POOL_THREADS, self.wake.for_done()) {
@@ -130,16 +152,19 @@ impl UringQueue {
     fn arm_wake(&mut self) {
         // An IOPOLL ring takes only operations that can be polled for. And a submission queue that
         // is full of operations has no room for one more entry: the next visit arms it.
-        if self.wake_is_used
-            && !self.wake_is_armed
-            && !self.is_iopoll
-            && !self.ring.submission().is_full()
+        if self.wake_is_used && !self.wake_is_armed && !self.is_iopoll && !self.submission.is_full()
         {
-            let events = u32::from(libc::POLLIN.cast_unsigned());
-            let poll = opcode::PollAdd::new(types::Fd(self.wake.descriptor().as_raw_fd()), events)
-                .build()
-                .user_data(WAKE_TOKEN);
-            self.push(&poll);
+            let poll = Op {
+                code: opcode::PollAdd::CODE,
+                op_flags: POLL_IN,
+                ..Op::default()
+            };
+            let target = Target {
+                file: self.wake.descriptor().as_raw_fd(),
+                flags: 0,
+            };
+            fill(self.submission.push(), target, &poll, WAKE_TOKEN);
+            self.pushed += 1;
             self.wake_is_armed = true;
         }
     }
@@ -147,6 +172,7 @@ impl UringQueue {
     /// Submits what was pushed, waits for `want` entries of the completion queue, and runs what
     /// the kernel has put off until now.
     fn enter(&mut self, want: usize) -> io::Result<()> {
+        self.submission.publish();
         loop {
             let result = if self.is_sqpoll {
                 // The crate knows when the kernel's thread must be woken.
@@ -156,7 +182,8 @@ impl UringQueue {
             } else {
                 let want = u32::try_from(want).unwrap_or(u32::MAX);
                 let flags = EnterFlags::GETEVENTS.bits();
-                // SAFETY: `pushed` entries lie in the submission queue, each valid by `push`.
+                // SAFETY: `pushed` entries lie in the submission queue, each valid by the
+                // contract of `Queue::submit`, or the poll of a descriptor.
                 unsafe {
                     self.ring
                         .submitter()
@@ -226,72 +253,95 @@ impl UringQueue {
     }
 }
 
-/// The entry for a read, a write or a flush.
-#[inline]
-fn entry_for(target: Target, op: &RawOp) -> squeue::Entry {
-    let fd = target.file;
-    let flags = if op.fua { libc::RWF_DSYNC } else { 0 };
-    // At most RAW_BYTES_MAX, by the trait's contract.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "a raw operation is below 2 GiB"
-    )]
-    let length = op.length as u32;
-    let entry = match (op.kind, op.memory) {
-        (OpKind::Flush, _) => opcode::Fsync::new(fd)
-            .flags(types::FsyncFlags::DATASYNC)
-            .build(),
-        (
-            OpKind::Read,
-            Memory::Flat {
-                pointer,
-                registered: Some(number),
-            },
-        ) => opcode::ReadFixed::new(fd, pointer, length, number)
-            .offset(op.offset)
-            .build(),
-        (
-            OpKind::Read,
-            Memory::Flat {
-                pointer,
-                registered: None,
-            },
-        ) => opcode::Read::new(fd, pointer, length)
-            .offset(op.offset)
-            .build(),
-        (OpKind::Read, Memory::Vector { iovecs, count }) => opcode::Readv::new(fd, iovecs, count)
-            .offset(op.offset)
-            .build(),
-        (
-            OpKind::Write,
-            Memory::Flat {
-                pointer,
-                registered: Some(number),
-            },
-        ) => opcode::WriteFixed::new(fd, pointer, length, number)
-            .offset(op.offset)
-            .rw_flags(flags)
-            .build(),
-        (
-            OpKind::Write,
-            Memory::Flat {
-                pointer,
-                registered: None,
-            },
-        ) => opcode::Write::new(fd, pointer, length)
-            .offset(op.offset)
-            .rw_flags(flags)
-            .build(),
-        (OpKind::Write, Memory::Vector { iovecs, count }) => opcode::Writev::new(fd, iovecs, count)
-            .offset(op.offset)
-            .rw_flags(flags)
-            .build(),
-        (OpKind::Read | OpKind::Write, Memory::None) => {
-            unreachable!("a read or write comes with memory")
+/// What an entry says beside its target and its token.
+#[derive(Debug, Default)]
+struct Op {
+    code: u8,
+    offset: u64,
+    address: u64,
+    length: u32,
+    op_flags: u32,
+    /// The number of the registered buffer.
+    buffer: u16,
+}
+
+impl Op {
+    /// The entry of a read, a write or a flush.
+    #[inline]
+    fn of(op: &RawOp) -> Self {
+        if op.kind == OpKind::Flush {
+            return Self {
+                code: opcode::Fsync::CODE,
+                op_flags: types::FsyncFlags::DATASYNC.bits(),
+                ..Self::default()
+            };
         }
-        (OpKind::Discard | OpKind::WriteZeroes, _) => unreachable!("the pool runs these"),
-    };
-    entry.flags(target.flags).user_data(op.token)
+        let is_read = match op.kind {
+            OpKind::Read => true,
+            OpKind::Write => false,
+            OpKind::Flush | OpKind::Discard | OpKind::WriteZeroes => {
+                unreachable!("the pool runs these")
+            }
+        };
+        // At most RAW_BYTES_MAX, by the trait's contract.
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a raw operation is below 2 GiB"
+        )]
+        let bytes = op.length as u32;
+        let (read, write, address, length, buffer) = match op.memory {
+            Memory::Flat {
+                pointer,
+                registered: Some(number),
+            } => (
+                opcode::ReadFixed::CODE,
+                opcode::WriteFixed::CODE,
+                pointer.expose_provenance(),
+                bytes,
+                number,
+            ),
+            Memory::Flat {
+                pointer,
+                registered: None,
+            } => (
+                opcode::Read::CODE,
+                opcode::Write::CODE,
+                pointer.expose_provenance(),
+                bytes,
+                0,
+            ),
+            Memory::Vector { iovecs, count } => (
+                opcode::Readv::CODE,
+                opcode::Writev::CODE,
+                iovecs.expose_provenance(),
+                count,
+                0,
+            ),
+            Memory::None => unreachable!("a read or write comes with memory"),
+        };
+        Self {
+            code: if is_read { read } else { write },
+            offset: op.offset,
+            address: address as u64,
+            length,
+            op_flags: if op.fua { RWF_DSYNC } else { 0 },
+            buffer,
+        }
+    }
+}
+
+/// Writes an entry: every field that any entry uses.
+#[inline]
+fn fill(entry: &mut Entry, target: Target, op: &Op, token: u64) {
+    entry.opcode = op.code;
+    entry.flags = target.flags;
+    entry.fd = target.file;
+    entry.offset = op.offset;
+    entry.address = op.address;
+    entry.length = op.length;
+    entry.op_flags = op.op_flags;
+    entry.user_data = token;
+    entry.buffer = op.buffer;
 }
 
 // SAFETY: the kernel touches an operation's memory only until it posts the completion entry, which
@@ -306,18 +356,9 @@ unsafe impl Queue for UringQueue {
         self.capacity
     }
 
-    #[inline]
     unsafe fn submit(&mut self, op: &RawOp) {
-        if self.runs(op.kind) {
-            assert!(self.in_flight() < self.capacity, "the queue is full");
-            let entry = entry_for(self.targets[op.device as usize], op);
-            self.push(&entry);
-            self.in_ring += 1;
-        } else {
-            assert!(self.in_flight() < self.capacity, "the queue is full");
-            // SAFETY: passed on from this function's own contract.
-            unsafe { self.hand_to_pool(op) };
-        }
+        // SAFETY: passed on from this function's own contract.
+        unsafe { self.start(op) };
     }
 
     fn poll(&mut self, completions: &mut Vec<RawCompletion>) -> io::Result<()> {

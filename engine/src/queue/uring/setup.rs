@@ -4,13 +4,14 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use io_uring::{IoUring, squeue, types};
+use io_uring::{IoUring, squeue};
 
 use crate::buf::AlignedBuf;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::op::OpKind;
 use crate::queue::eventfd::EventWake;
+use crate::queue::uring::submission::SubmissionRing;
 use crate::queue::uring::{Target, UringQueue};
 use crate::queue::{Backend, Memory, Queue, QueueDescription, QueueOptions, RawOp};
 
@@ -58,7 +59,10 @@ pub(super) fn open(
     let mut reasons = reasons;
     let targets = register_devices(&ring, devices, &mut names, &mut reasons)?;
     let registered = register_pools(&ring, options, &mut names, &mut reasons);
+    let submission = SubmissionRing::of(&ring)
+        .map_err(|cause| Error::from_io(cause, "the ring cannot be mapped"))?;
     let mut queue = UringQueue {
+        submission,
         ring,
         targets,
         registered,
@@ -168,25 +172,14 @@ fn register_devices(
     Ok(match ring.submitter().register_files(&descriptors) {
         Ok(()) => {
             names.push("registered files");
-            let flags = squeue::Flags::FIXED_FILE;
-            (0..)
-                .take(devices.len())
-                .map(|slot| Target {
-                    file: types::Fd(slot),
-                    flags,
-                })
-                .collect()
+            let flags = squeue::Flags::FIXED_FILE.bits();
+            let numbers = (0..).take(devices.len());
+            numbers.map(|file| Target { file, flags }).collect()
         }
         Err(error) => {
             reasons.push(format!("files are not registered: {error}"));
-            let flags = squeue::Flags::empty();
-            descriptors
-                .iter()
-                .map(|&fd| Target {
-                    file: types::Fd(fd),
-                    flags,
-                })
-                .collect()
+            let targets = descriptors.iter();
+            targets.map(|&file| Target { file, flags: 0 }).collect()
         }
     })
 }
