@@ -34,18 +34,19 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::buf::Buffers;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::op::{Completion, OpKind, Request, Segment};
 use crate::platform::Platform;
 use crate::poison::Poison;
-use crate::queue::{Queue, QueueDescription, QueueOptions, RawCompletion, Wake};
+use crate::queue::{
+    AnyQueue, Memory, QueueDescription, QueueOptions, RAW_BYTES_MAX, RawCompletion, RawOp, Wake,
+};
 use crate::stats::{LaneStats, Outcome};
 
 use self::check::Limits;
 use self::piece::{Gather, Step};
-use self::slots::Slots;
+use self::slots::{Slot, Slots};
 
 /// What a lane is asked to be.
 #[derive(Debug, Clone)]
@@ -75,7 +76,7 @@ impl Default for LaneOptions {
 /// Buffers are given back with their completion. Dropping a lane waits for what is in flight.
 pub struct Lane {
     // Dropped after `drop` has waited for every operation, so the slots below may go in any order.
-    queue: Box<dyn Queue>,
+    queue: AnyQueue,
     slots: Slots,
     /// Requests in the slots.
     requests: usize,
@@ -131,7 +132,7 @@ impl Lane {
                 "a lane needs at least one device",
             ));
         }
-        let queue = platform.queue(devices, &options.queue)?;
+        let queue = AnyQueue::from(platform.queue(devices, &options.queue)?);
         let now_ns = queue.now_ns();
         let capacity = queue.capacity();
         Ok(Self {
@@ -171,7 +172,9 @@ impl Lane {
     /// More requests than the queue's [`depth`](Self::depth) wait inside the lane.
     #[inline]
     pub fn submit(&mut self, request: Request, segments: &[Segment]) {
-        if let Err(completion) = self.start(request, segments, false) {
+        if let Some(pointer) = self.check_whole(request.kind, &request.buffers, segments) {
+            self.start_whole(request, &segments[0], pointer, false);
+        } else if let Err(completion) = self.start_in_full(request, segments, false) {
             self.ready.push_back(*completion);
         }
     }
@@ -179,41 +182,79 @@ impl Lane {
     /// Ends a request at once with `error`, which a layer above found; its completion comes with
     /// the next poll.
     pub fn refuse(&mut self, request: Request, error: Error) {
-        let Request {
-            kind,
-            buffers,
-            token,
-            ..
-        } = request;
-        self.ready.push_back(Completion {
-            token,
-            kind,
-            buffers,
-            result: Err(error),
-        });
+        self.ready.push_back(request.end(Err(error)));
     }
 
     /// Starts a request and returns its slot's number, or the completion of one that ends at once.
-    #[inline]
     fn start(
         &mut self,
         request: Request,
         segments: &[Segment],
         is_called: bool,
     ) -> std::result::Result<u32, Box<Completion>> {
-        let Request {
-            kind,
-            fua,
-            mut buffers,
-            token,
-        } = request;
-        let pointer = match self.check(kind, &mut buffers, segments) {
-            Ok(pointer) => pointer,
-            Err(error) => return ended(token, kind, buffers, Err(error)),
-        };
-        let [first, ..] = segments else {
-            return ended(token, kind, buffers, Ok(0));
-        };
+        match self.check_whole(request.kind, &request.buffers, segments) {
+            Some(pointer) => Ok(self.start_whole(request, &segments[0], pointer, is_called)),
+            None => self.start_in_full(request, segments, is_called),
+        }
+    }
+
+    /// Starts a request that [`check_whole`](Self::check_whole) let pass.
+    #[inline]
+    fn start_whole(
+        &mut self,
+        request: Request,
+        segment: &Segment,
+        pointer: *mut u8,
+        is_called: bool,
+    ) -> u32 {
+        let registered = registered_number(&self.registered, pointer);
+        let (kind, fua) = (request.kind, request.fua);
+        let (number, Slot { piece, .. }) = self.begin(request, is_called);
+        piece.begin(number, kind, fua, segment);
+        piece.set_flat(pointer, registered);
+        if self.has_room() {
+            // What `next_op` would say of a piece at its start.
+            let op = RawOp {
+                kind,
+                fua,
+                device: segment.device,
+                offset: segment.offset,
+                length: segment.length.min(RAW_BYTES_MAX),
+                memory: Memory::Flat {
+                    pointer,
+                    registered,
+                },
+                token: u64::from(number),
+            };
+            self.hand_over(number, &op);
+        } else {
+            self.backlog.push_back(number);
+        }
+        number
+    }
+
+    /// Starts any other request, or tells why it makes no sense.
+    #[inline(never)]
+    fn start_in_full(
+        &mut self,
+        request: Request,
+        segments: &[Segment],
+        is_called: bool,
+    ) -> std::result::Result<u32, Box<Completion>> {
+        if let Err(error) = self.check_in_full(request.kind, &request.buffers, segments) {
+            return ended(request, Err(error));
+        }
+        if segments.is_empty() {
+            return ended(request, Ok(0));
+        }
+        let (number, _) = self.begin(request, is_called);
+        self.fan_out(number, segments);
+        Ok(number)
+    }
+
+    /// Puts a request into a slot.
+    #[inline]
+    fn begin(&mut self, request: Request, is_called: bool) -> (u32, &mut Slot) {
         if self.now_is_old {
             self.now_ns = self.queue.now_ns();
             self.now_is_old = false;
@@ -221,29 +262,20 @@ impl Lane {
         self.requests += 1;
         let number = self.slots.take();
         let slot = &mut self.slots[number];
-        slot.request
-            .begin(buffers, token, kind, self.now_ns, is_called);
-        if let Some(pointer) = pointer {
-            let registered = registered_number(&self.registered, pointer);
-            slot.piece.begin(number, kind, fua, first);
-            slot.piece.set_flat(pointer, registered);
-            self.issue(number);
-        } else {
-            self.fan_out(number, fua, segments);
-        }
-        Ok(number)
+        slot.request.begin(request, self.now_ns, is_called);
+        (number, slot)
     }
 
     /// Makes one piece of each run of segments that is contiguous on its device. The first lies in
     /// the request's own slot, `parent`.
-    fn fan_out(&mut self, parent: u32, fua: bool, segments: &[Segment]) {
+    fn fan_out(&mut self, parent: u32, segments: &[Segment]) {
         let runs = segments.chunk_by(Segment::is_continued_by);
         // Counted first: a piece may not end before the request knows how many there are.
         let count = runs.clone().count();
         let request = &mut self.slots[parent].request;
         request.pieces_left = u32::try_from(count).expect("fewer than 2^32 pieces fit in memory");
         request.is_split = count > 1;
-        let kind = request.kind;
+        let (kind, fua) = (request.kind, request.fua);
         for (place, run) in runs.enumerate() {
             let number = if place == 0 {
                 parent
@@ -256,7 +288,7 @@ impl Lane {
             };
             if kind.has_memory() {
                 let mut gather = self.spare_gathers.pop().unwrap_or_default();
-                let buffers = self.slots[parent].request.buffers.as_mut_slice();
+                let buffers = self.slots[parent].request.buffers.as_slice();
                 gather.collect(run, buffers, &self.starts);
                 self.slots[number].piece.set_gather(gather);
             }
@@ -265,25 +297,35 @@ impl Lane {
         }
     }
 
-    /// Hands a piece's next raw operation to the queue, or lets it wait for room.
+    /// Whether an operation may go to the queue now, before none that waits.
     #[inline]
+    fn has_room(&self) -> bool {
+        self.queued < self.capacity && self.backlog.is_empty()
+    }
+
+    /// Hands a piece's next raw operation to the queue, or lets it wait for room.
     fn issue(&mut self, number: u32) {
-        if self.queued == self.capacity || !self.backlog.is_empty() {
-            self.backlog.push_back(number);
+        if self.has_room() {
+            self.hand_over_next(number);
         } else {
-            self.hand_over(number);
+            self.backlog.push_back(number);
         }
     }
 
-    #[inline]
-    fn hand_over(&mut self, number: u32) {
+    fn hand_over_next(&mut self, number: u32) {
         let op = self.slots[number].piece.next_op(u64::from(number));
+        self.hand_over(number, &op);
+    }
+
+    /// Hands over `op`, the next raw operation of the piece in slot `number`.
+    #[inline(always)]
+    fn hand_over(&mut self, number: u32, op: &RawOp) {
         // SAFETY: the operation's memory belongs to buffers that lie in the slot of the piece's
-        // request, and its iovec list to the piece's own slot. Both are emptied only in
-        // `end_piece`, after the queue gave this operation's completion; `drop` waits for all of
-        // them, and a lane that is forgotten keeps its slots for ever. `check` made sure that reads
-        // go to memory nobody else has, and that every range lies within its buffer.
-        unsafe { self.queue.submit(&op) };
+        // request, and its iovec list to the piece's own slot. Both are emptied only in `end_piece`
+        // and `end_whole`, after the queue gave this operation's completion; `drop` waits for all
+        // of them, and a lane that is forgotten keeps its slots for ever. The checks made sure that
+        // reads go to memory nobody else has, and that every range lies within its buffer.
+        unsafe { self.queue.submit(op) };
         // Counted afterwards: an operation that was never taken is not waited for.
         self.queued += 1;
         self.slots[number].piece.is_queued = true;
@@ -350,7 +392,7 @@ impl Lane {
             let Some(piece) = self.backlog.pop_front() else {
                 break;
             };
-            self.hand_over(piece);
+            self.hand_over_next(piece);
         }
     }
 
@@ -370,6 +412,7 @@ impl Lane {
         if self.raw_taken < self.raw.len() {
             self.now_ns = self.queue.now_ns();
         }
+        completions.reserve(self.raw.len() - self.raw_taken);
         while let Some(&completion) = self.raw.get(self.raw_taken) {
             self.raw_taken += 1;
             self.complete(completion, completions);
@@ -382,12 +425,16 @@ impl Lane {
     fn complete(&mut self, raw: RawCompletion, completions: &mut Vec<Completion>) {
         self.queued -= 1;
         let number = u32::try_from(raw.token).expect("a queue gives back the tokens it was given");
-        let piece = &mut self.slots[number].piece;
+        let Slot { request, piece } = &mut self.slots[number];
         assert!(
             piece.is_queued,
             "a queue gives one completion for each operation"
         );
         piece.is_queued = false;
+        if request.is_plain() && piece.is_done_by(raw.result) {
+            self.end_whole(number, completions);
+            return;
+        }
         let device = piece.device as usize;
         match piece.advance(raw.result, self.limits[device].offset_mask) {
             Step::Done => self.end_piece(number, None, completions),
@@ -397,6 +444,34 @@ impl Lane {
                 self.end_piece(number, Some(error), completions);
             }
         }
+    }
+
+    /// Ends a request that was one operation, to the last byte, which nearly all are: what
+    /// [`end_piece`](Self::end_piece) and [`end_request`](Self::end_request) would do.
+    #[inline]
+    fn end_whole(&mut self, number: u32, completions: &mut Vec<Completion>) {
+        let Slot { request, piece } = &mut self.slots[number];
+        let bytes = piece.length;
+        if let Some(stats) = &mut self.stats {
+            let latency_ns = self.now_ns.saturating_sub(request.started_ns);
+            stats.record_whole(
+                piece.device,
+                piece.kind,
+                Outcome::Done { bytes, latency_ns },
+            );
+        }
+        piece.set_no_memory();
+        // The place first, then the completion into it: with nothing left that could panic, it is
+        // never put together on the stack, to be read back at once in wider pieces.
+        let count = completions.len();
+        let place = completions.spare_capacity_mut().first_mut();
+        place
+            .expect("room for each completion of a visit was made before the first")
+            .write(request.end(Ok(bytes)));
+        // SAFETY: the element after the last was written just now.
+        unsafe { completions.set_len(count + 1) };
+        self.slots.release(number);
+        self.requests -= 1;
     }
 
     /// Ends a piece, and its request when it was the last one.
@@ -452,8 +527,6 @@ impl Lane {
     #[inline]
     fn end_request(&mut self, number: u32, latency_ns: u64, completions: &mut Vec<Completion>) {
         let request = &mut self.slots[number].request;
-        let (token, kind) = (request.token, request.kind);
-        let buffers = std::mem::replace(&mut request.buffers, Buffers::none());
         let result = request.error.take().map_or(Ok(request.bytes), Err);
         if request.is_split
             && let Some(stats) = &mut self.stats
@@ -465,14 +538,9 @@ impl Lane {
                 },
                 Err(_) => Outcome::Failed,
             };
-            stats.record_split(kind, outcome);
+            stats.record_split(request.kind, outcome);
         }
-        let completion = Completion {
-            token,
-            kind,
-            buffers,
-            result,
-        };
+        let completion = request.end(result);
         if request.is_called {
             self.called = Some(completion);
         } else {
@@ -613,18 +681,8 @@ fn spoils(operation: OpKind, is_split: bool, failure: ErrorKind) -> bool {
 
 /// The end of a request that is not started.
 #[cold]
-fn ended(
-    token: u64,
-    kind: OpKind,
-    buffers: Buffers,
-    result: Result<u64>,
-) -> std::result::Result<u32, Box<Completion>> {
-    Err(Box::new(Completion {
-        token,
-        kind,
-        buffers,
-        result,
-    }))
+fn ended(request: Request, result: Result<u64>) -> std::result::Result<u32, Box<Completion>> {
+    Err(Box::new(request.end(result)))
 }
 
 /// The number of the registered run that `pointer` lies in. Runs are few: one or two.

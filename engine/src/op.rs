@@ -117,6 +117,18 @@ impl Request {
     }
 }
 
+impl Request {
+    /// Its completion.
+    pub(crate) fn end(self, result: Result<u64, Error>) -> Completion {
+        Completion {
+            token: self.token,
+            kind: self.kind,
+            buffers: self.buffers,
+            result,
+        }
+    }
+}
+
 /// Where a run of a request's bytes lies on one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Segment {

@@ -41,7 +41,7 @@ struct Counts {
 }
 
 impl Counts {
-    #[inline]
+    #[inline(always)]
     fn record(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Done { bytes, latency_ns } => {
@@ -75,9 +75,14 @@ impl Counts {
 struct ByKind([Option<Box<Counts>>; OpKind::ALL.len()]);
 
 impl ByKind {
-    #[inline]
+    #[inline(always)]
     fn record(&mut self, kind: OpKind, outcome: Outcome) {
-        self.0[kind.index()].get_or_insert_default().record(outcome);
+        let place = &mut self.0[kind.index()];
+        let counts = match place {
+            Some(counts) => counts,
+            None => first_of_its_kind(place),
+        };
+        counts.record(outcome);
     }
 
     fn of(&self, kind: OpKind) -> Option<&Counts> {
@@ -121,7 +126,7 @@ impl LaneStats {
     }
 
     /// A request that was one operation on one device.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn record_whole(&mut self, device: u32, kind: OpKind, outcome: Outcome) {
         self.devices[device as usize].whole.record(kind, outcome);
     }
@@ -170,6 +175,11 @@ impl LaneStats {
         }
         self.split.merge(&other.split);
     }
+}
+
+#[cold]
+fn first_of_its_kind(place: &mut Option<Box<Counts>>) -> &mut Counts {
+    place.get_or_insert_default()
 }
 
 fn sum<'a>(counts: impl Iterator<Item = &'a Counts>) -> Counts {

@@ -24,7 +24,11 @@ const ALIGN_BYTES: usize = 4096;
 /// assert_eq!(buffer.len(), 8192);
 /// # Ok::<(), swath_engine::Error>(())
 /// ```
-pub struct AlignedBuf {
+// One word, for `Buffer`.
+#[repr(transparent)]
+pub struct AlignedBuf(Box<Parts>);
+
+struct Parts {
     pointer: NonNull<u8>,
     length: usize,
     /// From 2 MiB on the memory is a mapping of its own, below it is of the heap.
@@ -45,11 +49,7 @@ impl AlignedBuf {
     pub fn zeroed(length: usize) -> Result<Self> {
         if length >= HUGE_PAGE_BYTES {
             let (pointer, capacity) = Region::map(length)?.into_parts();
-            return Ok(Self {
-                pointer,
-                length,
-                capacity,
-            });
+            return Ok(Self::of(pointer, length, capacity));
         }
         let capacity = length.max(1);
         let layout = heap_layout(capacity);
@@ -60,11 +60,15 @@ impl AlignedBuf {
                 format!("no memory for a buffer of {length} bytes"),
             )
         })?;
-        Ok(Self {
+        Ok(Self::of(pointer, length, capacity))
+    }
+
+    fn of(pointer: NonNull<u8>, length: usize, capacity: usize) -> Self {
+        Self(Box::new(Parts {
             pointer,
             length,
             capacity,
-        })
+        }))
     }
 
     /// A buffer that holds a copy of `bytes`.
@@ -81,23 +85,23 @@ impl AlignedBuf {
     /// How many bytes it holds.
     #[inline]
     pub fn len(&self) -> usize {
-        self.length
+        self.0.length
     }
 
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
-        self.length == 0
+        self.0.length == 0
     }
 
     /// The first byte, without a reference to the bytes: the kernel may be using them.
     #[inline]
     pub(crate) fn raw(&self) -> *mut u8 {
-        self.pointer.as_ptr()
+        self.0.pointer.as_ptr()
     }
 
     /// The most bytes it can hold.
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.0.capacity
     }
 
     /// Makes it `length` bytes long; operations transfer just these. Bytes that come into view are
@@ -112,7 +116,7 @@ impl AlignedBuf {
             "a buffer of {} cannot be {length}",
             self.capacity()
         );
-        self.length = length;
+        self.0.length = length;
     }
 
     /// The same memory as shared, immutable bytes, without a copy. A buffer of these can be
@@ -127,14 +131,14 @@ impl Deref for AlignedBuf {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: `pointer` is valid for `capacity` initialised bytes, and `length` is not more.
-        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.0.pointer.as_ptr(), self.0.length) }
     }
 }
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; the exclusive reference makes this the only access.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts_mut(self.0.pointer.as_ptr(), self.0.length) }
     }
 }
 
@@ -146,12 +150,12 @@ impl AsRef<[u8]> for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        if self.capacity >= HUGE_PAGE_BYTES {
+        if self.0.capacity >= HUGE_PAGE_BYTES {
             // SAFETY: pointer and capacity came out of `into_parts`, and this is their only owner.
-            drop(unsafe { Region::from_parts(self.pointer, self.capacity) });
+            drop(unsafe { Region::from_parts(self.0.pointer, self.0.capacity) });
         } else {
             // SAFETY: the pointer came from `alloc_zeroed` with this very layout.
-            unsafe { alloc::dealloc(self.pointer.as_ptr(), heap_layout(self.capacity)) };
+            unsafe { alloc::dealloc(self.0.pointer.as_ptr(), heap_layout(self.0.capacity)) };
         }
     }
 }
@@ -163,7 +167,7 @@ fn heap_layout(capacity: usize) -> Layout {
 
 impl fmt::Debug for AlignedBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AlignedBuf({} bytes)", self.length)
+        write!(f, "AlignedBuf({} bytes)", self.0.length)
     }
 }
 

@@ -1,6 +1,13 @@
 //! [`Buffer`], one run of memory of whatever owner, and [`Buffers`], none, one or many of them.
+//!
+//! Every operation moves its buffer several times: into the request, into the lane, into the
+//! completion, back to the caller. So a buffer is two words that travel in registers, a tag and a
+//! pointer, where an `enum` of owners would be taken apart and put together in memory at each step.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
+use std::num::NonZero;
+use std::ptr::{self, NonNull};
 use std::slice;
 
 use bytes::Bytes;
@@ -8,19 +15,63 @@ use bytes::Bytes;
 use crate::buf::{AlignedBuf, PoolBuf};
 
 /// One run of memory that an operation owns until it completes.
-#[derive(Debug)]
-pub struct Buffer(Repr);
+pub struct Buffer {
+    tag: Tag,
+    /// What it points to is the tag's to say.
+    word: NonNull<()>,
+}
 
-#[derive(Debug)]
-enum Repr {
-    Aligned(AlignedBuf),
-    Pooled(PoolBuf),
-    // Boxed: it is the rare one, and every operation moves a buffer a few times.
-    Shared(Box<Bytes>),
+/// Whose memory a buffer's word points to: one of the constants below. For borrowed memory, which
+/// has no owner to ask, the bits above [`Tag::BITS`] hold the length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Tag(NonZero<u64>);
+
+impl Tag {
+    const BITS: u32 = 3;
+    /// An [`AlignedBuf`], which is one word.
+    const ALIGNED: Self = Self::of(1);
+    /// A [`PoolBuf`], which is one word.
+    const POOLED: Self = Self::of(2);
+    /// A `Box<Bytes>`. Boxed: it is the rare one.
+    const SHARED: Self = Self::of(3);
     // Made only by calls of this crate that return after the operation's completion, and taken
     // apart by them: no caller ever holds one.
-    Borrowed(Borrowed),
+    /// The first byte of memory that is borrowed to write from.
+    const BORROWED: Self = Self::of(4);
+    /// The first byte of memory that is borrowed to read into.
+    const BORROWED_MUT: Self = Self::of(5);
+    /// A `Box<Vec<Buffer>>`; only within [`Buffers`].
+    const MANY: Self = Self::of(6);
+
+    const fn of(number: u64) -> Self {
+        Self(NonZero::new(number).expect("tags are not zero"))
+    }
+
+    #[inline]
+    fn kind(self) -> u64 {
+        self.0.get() & ((1 << Self::BITS) - 1)
+    }
+
+    #[inline]
+    fn is(self, kind: Self) -> bool {
+        self.kind() == kind.kind()
+    }
 }
+
+/// A buffer's owner.
+enum Owner<'a> {
+    Aligned(&'a AlignedBuf),
+    Pooled(&'a PoolBuf),
+    Shared(&'a Bytes),
+    Borrowed { length: usize, writable: bool },
+}
+
+// SAFETY: every owner is `Send`; borrowed memory is borrowed by a call that blocks until the
+// operation's completion, so it is valid, and used by nobody else, on whichever thread the operation
+// runs.
+unsafe impl Send for Buffer {}
+// SAFETY: every owner is `Sync`, and a shared reference to borrowed memory gives out no bytes.
+unsafe impl Sync for Buffer {}
 
 /// Memory that a scope's operation gives back.
 #[derive(Debug)]
@@ -32,29 +83,28 @@ pub enum ScopeMemory<'env> {
 }
 
 /// Memory of a caller that waits for the completion.
-pub(crate) struct Borrowed {
-    pointer: *mut u8,
-    length: usize,
-    writable: bool,
-}
-
-// SAFETY: the memory is borrowed by a call that blocks until the operation's completion, so it is
-// valid, and used by nobody else, on whichever thread the operation runs.
-unsafe impl Send for Borrowed {}
+pub(crate) struct Borrowed(Buffer);
 
 impl Borrowed {
+    fn of(pointer: *mut u8, length: usize, tag: Tag) -> Buffer {
+        let length = length as u64;
+        assert!(
+            length.leading_zeros() >= Tag::BITS,
+            "no memory is that long: {length}"
+        );
+        Buffer {
+            tag: Tag(tag.0 | length << Tag::BITS),
+            word: NonNull::new(pointer.cast()).expect("a slice does not lie at address zero"),
+        }
+    }
+
     /// Memory to read into.
     ///
     /// # Safety
     ///
     /// The caller keeps `memory` borrowed until the operation that is given this has completed.
     pub(crate) unsafe fn writable(memory: &mut [u8]) -> Buffer {
-        let (pointer, length) = (memory.as_mut_ptr(), memory.len());
-        Buffer(Repr::Borrowed(Self {
-            pointer,
-            length,
-            writable: true,
-        }))
+        Self::of(memory.as_mut_ptr(), memory.len(), Tag::BORROWED_MUT)
     }
 
     /// Memory to write from.
@@ -63,16 +113,9 @@ impl Borrowed {
     ///
     /// The caller keeps `memory` borrowed until the operation that is given this has completed.
     pub(crate) unsafe fn read_only(memory: &[u8]) -> Buffer {
-        let (pointer, length) = (memory.as_ptr().cast_mut(), memory.len());
-        Buffer(Repr::Borrowed(Self {
-            pointer,
-            length,
-            writable: false,
-        }))
+        Self::of(memory.as_ptr().cast_mut(), memory.len(), Tag::BORROWED)
     }
-}
 
-impl Borrowed {
     /// The borrow itself.
     ///
     /// # Safety
@@ -80,52 +123,98 @@ impl Borrowed {
     /// The memory is borrowed for `'env`, for changing if it is writable, and the operation that
     /// this was given to has completed.
     pub(crate) unsafe fn into_memory<'env>(self) -> ScopeMemory<'env> {
-        if self.writable {
+        let (pointer, length, writable) = self.0.parts();
+        if writable {
             // SAFETY: by this function's contract.
-            ScopeMemory::Read(unsafe { slice::from_raw_parts_mut(self.pointer, self.length) })
+            ScopeMemory::Read(unsafe { slice::from_raw_parts_mut(pointer, length) })
         } else {
             // SAFETY: by this function's contract.
-            ScopeMemory::Write(unsafe { slice::from_raw_parts(self.pointer, self.length) })
+            ScopeMemory::Write(unsafe { slice::from_raw_parts(pointer, length) })
         }
     }
 }
 
-impl fmt::Debug for Borrowed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Borrowed({} bytes)", self.length)
-    }
-}
-
 impl Buffer {
+    /// A buffer of `owner`, which is one word.
+    #[inline]
+    fn owned<T>(tag: Tag, owner: T) -> Self {
+        const { assert!(size_of::<T>() == size_of::<NonNull<()>>()) };
+        let owner = ManuallyDrop::new(owner);
+        // SAFETY: all owners that have a tag are one pointer that is never null: `AlignedBuf` and
+        // `PoolBuf` by `repr(transparent)`, and a `Box`.
+        let word = unsafe { ptr::from_ref(&owner).cast::<NonNull<()>>().read() };
+        Self { tag, word }
+    }
+
+    /// The owner, taken out.
+    ///
+    /// # Safety
+    ///
+    /// The buffer was made by [`owned`](Self::owned) of a `T`.
+    #[inline]
+    unsafe fn into_owner<T>(self) -> T {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the word is the very value that `owned` was given, and is read once: `self` is
+        // not dropped.
+        unsafe { ptr::from_ref(&this.word).cast::<T>().read() }
+    }
+
+    /// The owner, in place.
+    ///
+    /// # Safety
+    ///
+    /// The buffer was made by [`owned`](Self::owned) of a `T`.
+    #[inline]
+    unsafe fn owner_as<T>(&self) -> &T {
+        // SAFETY: the word is the very value that `owned` was given.
+        unsafe { &*ptr::from_ref(&self.word).cast::<T>() }
+    }
+
+    #[inline]
+    fn owner(&self) -> Owner<'_> {
+        // SAFETY: for each arm, the tag says what the word was made of.
+        unsafe {
+            match self.tag {
+                Tag::ALIGNED => Owner::Aligned(self.owner_as()),
+                Tag::POOLED => Owner::Pooled(self.owner_as()),
+                Tag::SHARED => Owner::Shared(self.owner_as::<Box<Bytes>>()),
+                Tag::MANY => unreachable!("many buffers are not one"),
+                tag => Owner::Borrowed {
+                    length: (tag.0.get() >> Tag::BITS) as usize,
+                    writable: tag.is(Tag::BORROWED_MUT),
+                },
+            }
+        }
+    }
+
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        match &self.0 {
-            Repr::Aligned(buffer) => buffer,
-            Repr::Pooled(buffer) => buffer,
-            Repr::Shared(buffer) => buffer,
-            Repr::Borrowed(_) => unreachable!("borrowed memory never reaches a caller"),
+        match self.owner() {
+            Owner::Aligned(buffer) => buffer,
+            Owner::Pooled(buffer) => buffer,
+            Owner::Shared(buffer) => buffer,
+            Owner::Borrowed { .. } => unreachable!("borrowed memory never reaches a caller"),
         }
     }
 
     /// The bytes, to change; none when they are shared.
     pub fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
-        match &mut self.0 {
-            Repr::Aligned(buffer) => Some(buffer),
-            Repr::Pooled(buffer) => Some(buffer),
-            Repr::Shared(_) => None,
-            Repr::Borrowed(_) => unreachable!("borrowed memory never reaches a caller"),
+        match self.owner() {
+            Owner::Aligned(_) | Owner::Pooled(_) => {
+                let (pointer, length, _) = self.parts();
+                // SAFETY: the owner has this memory alone, all of it initialised, and the exclusive
+                // reference to the owner makes this the only access.
+                Some(unsafe { slice::from_raw_parts_mut(pointer, length) })
+            }
+            Owner::Shared(_) => None,
+            Owner::Borrowed { .. } => unreachable!("borrowed memory never reaches a caller"),
         }
     }
 
     /// How many bytes an operation transfers.
     #[inline]
     pub fn len(&self) -> usize {
-        match &self.0 {
-            Repr::Aligned(buffer) => buffer.len(),
-            Repr::Pooled(buffer) => buffer.len(),
-            Repr::Shared(buffer) => buffer.len(),
-            Repr::Borrowed(buffer) => buffer.length,
-        }
+        self.parts().1
     }
 
     /// Whether there are no bytes.
@@ -135,10 +224,11 @@ impl Buffer {
 
     /// The borrow, if it is one.
     pub(crate) fn into_borrowed(self) -> Option<Borrowed> {
-        match self.0 {
-            Repr::Borrowed(borrowed) => Some(borrowed),
-            Repr::Aligned(_) | Repr::Pooled(_) | Repr::Shared(_) => None,
-        }
+        self.is_borrowed().then(|| Borrowed(self))
+    }
+
+    fn is_borrowed(&self) -> bool {
+        self.tag.is(Tag::BORROWED) || self.tag.is(Tag::BORROWED_MUT)
     }
 
     /// Whether a read may be given this memory.
@@ -157,30 +247,82 @@ impl Buffer {
     /// a buffer owns never moves.
     #[inline]
     pub(crate) fn parts(&self) -> (*mut u8, usize, bool) {
-        match &self.0 {
-            Repr::Aligned(buffer) => (buffer.raw(), buffer.len(), true),
-            Repr::Pooled(buffer) => (buffer.raw(), buffer.len(), true),
-            Repr::Shared(buffer) => (buffer.as_ptr().cast_mut(), buffer.len(), false),
-            Repr::Borrowed(buffer) => (buffer.pointer, buffer.length, buffer.writable),
+        match self.owner() {
+            Owner::Aligned(buffer) => (buffer.raw(), buffer.len(), true),
+            Owner::Pooled(buffer) => (buffer.raw(), buffer.len(), true),
+            Owner::Shared(buffer) => (buffer.as_ptr().cast_mut(), buffer.len(), false),
+            Owner::Borrowed { length, writable } => (self.word.as_ptr().cast(), length, writable),
+        }
+    }
+
+    /// The owner, if it is of this kind.
+    ///
+    /// # Safety
+    ///
+    /// Buffers with `tag` are [`owned`](Self::owned) by a `T`.
+    #[inline]
+    unsafe fn try_into_owner<T>(self, tag: Tag) -> Result<T, Self> {
+        if self.tag == tag {
+            // SAFETY: by this function's contract.
+            Ok(unsafe { self.into_owner() })
+        } else {
+            Err(self)
+        }
+    }
+}
+
+impl Drop for Buffer {
+    #[inline]
+    fn drop(&mut self) {
+        /// # Safety
+        ///
+        /// The word was made of a `T`, and is not used again.
+        unsafe fn drop_as<T>(word: &mut NonNull<()>) {
+            // SAFETY: by this function's contract.
+            unsafe { ptr::from_mut(word).cast::<T>().drop_in_place() };
+        }
+        // SAFETY: for each arm, the tag says what the word was made of. Borrowed memory is not ours
+        // to free.
+        unsafe {
+            match self.tag {
+                Tag::ALIGNED => drop_as::<AlignedBuf>(&mut self.word),
+                Tag::POOLED => drop_as::<PoolBuf>(&mut self.word),
+                Tag::SHARED => drop_as::<Box<Bytes>>(&mut self.word),
+                Tag::MANY => drop_as::<Box<Vec<Self>>>(&mut self.word),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.owner() {
+            Owner::Aligned(buffer) => buffer.fmt(f),
+            Owner::Pooled(buffer) => buffer.fmt(f),
+            Owner::Shared(buffer) => write!(f, "Shared({} bytes)", buffer.len()),
+            Owner::Borrowed { length, .. } => write!(f, "Borrowed({length} bytes)"),
         }
     }
 }
 
 impl From<AlignedBuf> for Buffer {
+    #[inline]
     fn from(buffer: AlignedBuf) -> Self {
-        Self(Repr::Aligned(buffer))
+        Self::owned(Tag::ALIGNED, buffer)
     }
 }
 
 impl From<PoolBuf> for Buffer {
+    #[inline]
     fn from(buffer: PoolBuf) -> Self {
-        Self(Repr::Pooled(buffer))
+        Self::owned(Tag::POOLED, buffer)
     }
 }
 
 impl From<Bytes> for Buffer {
     fn from(buffer: Bytes) -> Self {
-        Self(Repr::Shared(Box::new(buffer)))
+        Self::owned(Tag::SHARED, Box::new(buffer))
     }
 }
 
@@ -188,10 +330,8 @@ impl TryFrom<Buffer> for AlignedBuf {
     type Error = Buffer;
 
     fn try_from(buffer: Buffer) -> Result<Self, Buffer> {
-        match buffer.0 {
-            Repr::Aligned(inner) => Ok(inner),
-            other => Err(Buffer(other)),
-        }
+        // SAFETY: what this tag is for.
+        unsafe { buffer.try_into_owner(Tag::ALIGNED) }
     }
 }
 
@@ -199,10 +339,8 @@ impl TryFrom<Buffer> for PoolBuf {
     type Error = Buffer;
 
     fn try_from(buffer: Buffer) -> Result<Self, Buffer> {
-        match buffer.0 {
-            Repr::Pooled(inner) => Ok(inner),
-            other => Err(Buffer(other)),
-        }
+        // SAFETY: what this tag is for.
+        unsafe { buffer.try_into_owner(Tag::POOLED) }
     }
 }
 
@@ -211,39 +349,37 @@ impl TryFrom<Buffer> for Bytes {
 
     /// Owned memory becomes shared bytes without a copy.
     fn try_from(buffer: Buffer) -> Result<Self, Buffer> {
-        match buffer.0 {
-            Repr::Shared(inner) => Ok(*inner),
-            Repr::Aligned(inner) => Ok(inner.into_bytes()),
-            Repr::Pooled(inner) => Ok(Self::from_owner(inner)),
-            Repr::Borrowed(inner) => Err(Buffer(Repr::Borrowed(inner))),
-        }
+        let buffer = match AlignedBuf::try_from(buffer) {
+            Ok(inner) => return Ok(inner.into_bytes()),
+            Err(buffer) => buffer,
+        };
+        let buffer = match PoolBuf::try_from(buffer) {
+            Ok(inner) => return Ok(Self::from_owner(inner)),
+            Err(buffer) => buffer,
+        };
+        // SAFETY: what this tag is for.
+        unsafe { buffer.try_into_owner::<Box<Self>>(Tag::SHARED) }.map(|inner| *inner)
     }
 }
 
 /// None, one or many buffers, taken as one concatenated run of bytes.
-#[derive(Debug)]
-pub struct Buffers(pub(crate) BuffersRepr);
+#[derive(Default)]
+pub struct Buffers(Option<Buffer>);
 
-#[derive(Debug)]
-pub(crate) enum BuffersRepr {
-    None,
-    One(Buffer),
-    Many(Vec<Buffer>),
-}
+const _: () = assert!(size_of::<Buffers>() <= 16, "buffers are two words");
 
 impl Buffers {
     /// No memory.
     pub const fn none() -> Self {
-        Self(BuffersRepr::None)
+        Self(None)
     }
 
     /// How many bytes all of them hold together.
     #[inline]
     pub fn total_len(&self) -> u64 {
-        match &self.0 {
-            BuffersRepr::None => 0,
-            BuffersRepr::One(buffer) => buffer.len() as u64,
-            BuffersRepr::Many(buffers) => buffers.iter().map(|buffer| buffer.len() as u64).sum(),
+        match self.as_one() {
+            Some(buffer) => buffer.len() as u64,
+            None => self.iter().map(|buffer| buffer.len() as u64).sum(),
         }
     }
 
@@ -255,53 +391,69 @@ impl Buffers {
     /// The only buffer; none when there are none or several.
     #[inline]
     pub fn into_one(self) -> Option<Buffer> {
-        match self.0 {
-            BuffersRepr::One(buffer) => Some(buffer),
-            BuffersRepr::Many(mut buffers) if buffers.len() == 1 => buffers.pop(),
-            BuffersRepr::None | BuffersRepr::Many(_) => None,
+        if self.is_many() {
+            return self.into_only();
         }
+        self.0
+    }
+
+    #[cold]
+    fn into_only(self) -> Option<Buffer> {
+        let mut buffers = self.into_vec();
+        buffers.pop().filter(|_| buffers.is_empty())
     }
 
     /// All of them.
     pub fn into_vec(self) -> Vec<Buffer> {
-        match self.0 {
-            BuffersRepr::None => Vec::new(),
-            BuffersRepr::One(buffer) => vec![buffer],
-            BuffersRepr::Many(buffers) => buffers,
+        if self.is_many() {
+            // SAFETY: what this tag is for.
+            let many = self.0.map(|many| unsafe { many.into_owner() });
+            return many.map_or_else(Vec::new, |many: Box<Vec<Buffer>>| *many);
         }
+        self.0.into_iter().collect()
+    }
+
+    /// The buffer when there is just one, not in a list.
+    #[inline]
+    pub(crate) fn as_one(&self) -> Option<&Buffer> {
+        self.0.as_ref().filter(|_| !self.is_many())
     }
 
     /// Whether any of it is borrowed from a caller that waits.
     pub(crate) fn is_borrowed(&self) -> bool {
-        self.iter()
-            .any(|buffer| matches!(buffer.0, Repr::Borrowed(_)))
+        self.iter().any(Buffer::is_borrowed)
     }
 
-    fn as_slice(&self) -> &[Buffer] {
+    #[inline]
+    fn is_many(&self) -> bool {
+        matches!(&self.0, Some(buffer) if buffer.tag == Tag::MANY)
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Buffer] {
         match &self.0 {
-            BuffersRepr::None => &[],
-            BuffersRepr::One(buffer) => slice::from_ref(buffer),
-            BuffersRepr::Many(buffers) => buffers,
-        }
-    }
-
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [Buffer] {
-        match &mut self.0 {
-            BuffersRepr::None => &mut [],
-            BuffersRepr::One(buffer) => slice::from_mut(buffer),
-            BuffersRepr::Many(buffers) => buffers,
+            None => &[],
+            // SAFETY: what this tag is for.
+            Some(many) if many.tag == Tag::MANY => unsafe { many.owner_as::<Box<Vec<Buffer>>>() },
+            Some(buffer) => slice::from_ref(buffer),
         }
     }
 }
 
+impl fmt::Debug for Buffers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
 impl<B: Into<Buffer>> From<B> for Buffers {
+    #[inline]
     fn from(buffer: B) -> Self {
-        Self(BuffersRepr::One(buffer.into()))
+        Self(Some(buffer.into()))
     }
 }
 
 impl From<Vec<Buffer>> for Buffers {
     fn from(buffers: Vec<Buffer>) -> Self {
-        Self(BuffersRepr::Many(buffers))
+        Self(Some(Buffer::owned(Tag::MANY, Box::new(buffers))))
     }
 }

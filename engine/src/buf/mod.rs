@@ -15,6 +15,6 @@ mod pool;
 mod region;
 
 pub use aligned::AlignedBuf;
-pub(crate) use buffer::{Borrowed, BuffersRepr};
+pub(crate) use buffer::Borrowed;
 pub use buffer::{Buffer, Buffers, ScopeMemory};
 pub use pool::{BufPool, PoolBuf};

@@ -4,6 +4,7 @@
 //! given the pool registers the arena with the kernel, which then need not look its pages up for
 //! every transfer.
 
+use std::cell::Cell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -21,10 +22,26 @@ pub struct BufPool(Arc<Shared>);
 struct Shared {
     arena: Region,
     piece_bytes: usize,
-    count: usize,
+    pieces: Box<[Piece]>,
     // The numbers of the pieces nobody holds. Taken last in, first out: the warmest piece first.
     free: Mutex<Vec<u32>>,
 }
+
+/// What is known of one piece. It stays here while the piece is held, so that what holds it is one
+/// pointer: an operation moves its buffer several times.
+struct Piece {
+    pool: *const Shared,
+    pointer: NonNull<u8>,
+    index: u32,
+    /// Changed by the one that holds the piece.
+    length: Cell<u32>,
+}
+
+// SAFETY: the arena and the lists are plain memory of the process. The one part that is changed
+// without the lock is a piece's length, by the value that holds the piece, of which there is one.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
 
 impl BufPool {
     /// A pool of `count` pieces of `piece_bytes` bytes each.
@@ -55,26 +72,31 @@ impl BufPool {
         };
         let arena = Region::map(bytes)?;
         let free = Mutex::new((0..pieces).rev().collect());
-        Ok(Self(Arc::new(Shared {
-            arena,
-            piece_bytes,
-            count,
-            free,
+        Ok(Self(Arc::new_cyclic(|shared| {
+            let pieces = (0..pieces).map(|index| Piece {
+                pool: shared.as_ptr(),
+                // SAFETY: `index` is below `count`, so the piece lies within the arena.
+                pointer: unsafe { arena.pointer().add(index as usize * piece_bytes) },
+                index,
+                length: Cell::new(length_of(piece_bytes)),
+            });
+            Shared {
+                pieces: pieces.collect(),
+                arena,
+                piece_bytes,
+                free,
+            }
         })))
     }
 
     /// A piece, or none while all are held. Its bytes are what the last holder left.
     pub fn take(&self) -> Option<PoolBuf> {
         let index = self.0.free.lock().pop()?;
-        let offset = index as usize * self.0.piece_bytes;
-        // SAFETY: `index` is below `count`, so the piece lies within the arena.
-        let pointer = unsafe { self.0.arena.pointer().add(offset) };
-        Some(PoolBuf {
-            pool: Arc::clone(&self.0),
-            pointer,
-            index,
-            length: length_of(self.0.piece_bytes),
-        })
+        let piece = &self.0.pieces[index as usize];
+        piece.length.set(length_of(self.0.piece_bytes));
+        // The piece's share of the pool, which its drop gives up.
+        let _ = Arc::into_raw(Arc::clone(&self.0));
+        Some(PoolBuf(NonNull::from(piece)))
     }
 
     /// Size of each piece in bytes.
@@ -84,7 +106,7 @@ impl BufPool {
 
     /// How many pieces there are.
     pub fn count(&self) -> usize {
-        self.0.count
+        self.0.pieces.len()
     }
 
     /// How many pieces nobody holds at this moment.
@@ -94,7 +116,7 @@ impl BufPool {
 
     /// The arena: its first byte and its length.
     pub(crate) fn arena(&self) -> (NonNull<u8>, usize) {
-        (self.0.arena.pointer(), self.0.piece_bytes * self.0.count)
+        (self.0.arena.pointer(), self.0.piece_bytes * self.count())
     }
 }
 
@@ -110,12 +132,9 @@ impl fmt::Debug for BufPool {
 }
 
 /// A piece of a [`BufPool`]; goes back to it when dropped.
-pub struct PoolBuf {
-    pool: Arc<Shared>,
-    pointer: NonNull<u8>,
-    index: u32,
-    length: u32,
-}
+// One word, for `Buffer`.
+#[repr(transparent)]
+pub struct PoolBuf(NonNull<Piece>);
 
 // SAFETY: a piece is held by one value at a time, and the arena lives as long as the piece.
 unsafe impl Send for PoolBuf {}
@@ -123,26 +142,33 @@ unsafe impl Send for PoolBuf {}
 unsafe impl Sync for PoolBuf {}
 
 impl PoolBuf {
+    #[inline]
+    fn piece(&self) -> &Piece {
+        // SAFETY: the pool holds the piece, and this value holds a share of the pool.
+        unsafe { self.0.as_ref() }
+    }
+
     /// How many bytes it holds.
     #[inline]
     pub fn len(&self) -> usize {
-        self.length as usize
+        self.piece().length.get() as usize
     }
 
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
-        self.length == 0
+        self.len() == 0
     }
 
     /// The first byte, without a reference to the bytes: the kernel may be using them.
     #[inline]
     pub(crate) fn raw(&self) -> *mut u8 {
-        self.pointer.as_ptr()
+        self.piece().pointer.as_ptr()
     }
 
     /// The most bytes it can hold: the pool's piece size.
     pub fn capacity(&self) -> usize {
-        self.pool.piece_bytes
+        // SAFETY: this value holds a share of the pool.
+        unsafe { &*self.piece().pool }.piece_bytes
     }
 
     /// Makes it `length` bytes long; operations transfer just these.
@@ -156,7 +182,7 @@ impl PoolBuf {
             "a piece of {} cannot be {length}",
             self.capacity()
         );
-        self.length = length_of(length);
+        self.piece().length.set(length_of(length));
     }
 }
 
@@ -164,16 +190,16 @@ impl Deref for PoolBuf {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the piece is `piece_bytes` initialised bytes of an arena that the `Arc` keeps
-        // alive, `length` is not more, and no other value holds the piece.
-        unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.length as usize) }
+        // SAFETY: the piece is `piece_bytes` initialised bytes of an arena that this value's share
+        // keeps alive, its length is not more, and no other value holds the piece.
+        unsafe { std::slice::from_raw_parts(self.raw(), self.len()) }
     }
 }
 
 impl DerefMut for PoolBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; the exclusive reference makes this the only access.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer.as_ptr(), self.length as usize) }
+        unsafe { std::slice::from_raw_parts_mut(self.raw(), self.len()) }
     }
 }
 
@@ -185,7 +211,10 @@ impl AsRef<[u8]> for PoolBuf {
 
 impl Drop for PoolBuf {
     fn drop(&mut self) {
-        self.pool.free.lock().push(self.index);
+        let &Piece { pool, index, .. } = self.piece();
+        // SAFETY: `take` made a share of the pool into this pointer, for this value alone.
+        let pool = unsafe { Arc::from_raw(pool) };
+        pool.free.lock().push(index);
     }
 }
 
@@ -195,7 +224,7 @@ fn length_of(bytes: usize) -> u32 {
 
 impl fmt::Debug for PoolBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PoolBuf({} bytes)", self.length)
+        write!(f, "PoolBuf({} bytes)", self.len())
     }
 }
 

@@ -3,7 +3,7 @@
 //! Everything is checked in user space: unwritten extents and tmpfs take any alignment, and would
 //! hide mistakes that a drive answers with `EINVAL`.
 
-use crate::buf::{Buffer, Buffers, BuffersRepr};
+use crate::buf::{Buffer, Buffers};
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lane::Lane;
@@ -53,51 +53,54 @@ impl Limits {
 }
 
 impl Lane {
-    /// Refuses a request that makes no sense.
-    ///
-    /// Returns the first byte of a request that is one run of memory on one device, which most are.
-    /// For all others it leaves in `self.starts` where each buffer begins in the run of all of
-    /// them.
+    /// The first byte of a request that is one run of memory on one device, as most are, and makes
+    /// sense; none for every other one, which [`check_in_full`](Self::check_in_full) looks at.
     #[inline]
-    pub(super) fn check(
+    pub(super) fn check_whole(
+        &self,
+        kind: OpKind,
+        buffers: &Buffers,
+        segments: &[Segment],
+    ) -> Option<*mut u8> {
+        let ([segment], Some(buffer)) = (segments, buffers.as_one()) else {
+            return None;
+        };
+        let limits = self.limits.get(segment.device as usize)?;
+        let (pointer, length, is_writable) = buffer.parts();
+        let is_allowed = match kind {
+            OpKind::Read => is_writable,
+            OpKind::Write => !self.is_poisoned(),
+            OpKind::Flush | OpKind::Discard | OpKind::WriteZeroes => false,
+        };
+        (is_allowed
+            && limits.admit(segment.offset, segment.length)
+            && length as u64 == segment.length
+            && segment.buffer_offset == 0
+            && length > 0
+            && pointer.addr() & limits.memory_mask == 0)
+            .then_some(pointer)
+    }
+
+    fn is_poisoned(&self) -> bool {
+        self.poison.as_ref().is_some_and(|poison| poison.is_set())
+    }
+
+    /// Refuses a request that makes no sense. Leaves in `self.starts` where each buffer begins in
+    /// the run of all of them.
+    pub(super) fn check_in_full(
         &mut self,
         kind: OpKind,
-        buffers: &mut Buffers,
+        buffers: &Buffers,
         segments: &[Segment],
-    ) -> Result<Option<*mut u8>> {
+    ) -> Result<()> {
         if kind.changes_media()
             && let Some(refusal) = self.poison.as_ref().and_then(|poison| poison.refusal())
         {
             return Err(refusal);
         }
-        if let ([segment], BuffersRepr::One(buffer)) = (segments, &mut buffers.0)
-            && let Some(limits) = self.limits.get(segment.device as usize)
-            && limits.admit(segment.offset, segment.length)
-            && kind.has_memory()
-        {
-            let (pointer, length, is_writable) = buffer.parts();
-            if length as u64 == segment.length
-                && segment.buffer_offset == 0
-                && length > 0
-                && pointer.addr() & limits.memory_mask == 0
-                && (kind == OpKind::Write || is_writable)
-            {
-                return Ok(Some(pointer));
-            }
-        }
-        self.check_in_full(kind, buffers, segments)?;
-        Ok(None)
-    }
-
-    fn check_in_full(
-        &mut self,
-        kind: OpKind,
-        buffers: &mut Buffers,
-        segments: &[Segment],
-    ) -> Result<()> {
         let invalid =
             |message: String| Error::new(ErrorKind::InvalidInput, message).with_operation(kind);
-        let buffers = buffers.as_mut_slice();
+        let buffers = buffers.as_slice();
         if !kind.has_memory() && !buffers.is_empty() {
             return Err(invalid("takes no buffers".to_owned()));
         }
@@ -175,7 +178,7 @@ impl Lane {
         kind: OpKind,
         limits: &Limits,
         segment: &Segment,
-        buffers: &mut [Buffer],
+        buffers: &[Buffer],
     ) -> Result<()> {
         for (pointer, length) in memory_of(segment, buffers, &self.starts) {
             if pointer.addr() & limits.memory_mask != 0 || length as u64 & limits.offset_mask != 0 {
@@ -202,7 +205,7 @@ impl Lane {
 /// `starts` holds where each buffer begins in the run of all of them. The segment lies within them.
 pub(super) fn memory_of<'a>(
     segment: &Segment,
-    buffers: &'a mut [Buffer],
+    buffers: &'a [Buffer],
     starts: &'a [u64],
 ) -> impl Iterator<Item = (*mut u8, usize)> + 'a {
     let (begin, end) = (
@@ -213,7 +216,7 @@ pub(super) fn memory_of<'a>(
         .partition_point(|&start| start <= begin)
         .saturating_sub(1);
     buffers[first..]
-        .iter_mut()
+        .iter()
         .zip(&starts[first..])
         .take_while(move |&(_, &start)| start < end)
         .filter_map(move |(buffer, &start)| {

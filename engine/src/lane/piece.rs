@@ -73,7 +73,7 @@ pub(super) enum Failure {
 
 impl Gather {
     /// Takes down the memory of a run of segments. The list is empty before.
-    pub(super) fn collect(&mut self, run: &[Segment], buffers: &mut [Buffer], starts: &[u64]) {
+    pub(super) fn collect(&mut self, run: &[Segment], buffers: &[Buffer], starts: &[u64]) {
         for segment in run {
             for (pointer, length) in memory_of(segment, buffers, starts) {
                 self.iovecs.push(iovec {
@@ -125,9 +125,22 @@ impl Piece {
         };
     }
 
+    /// Whether a raw result says that all of it was transferred at once, in one run of memory.
+    #[inline]
+    pub(super) fn is_done_by(&self, result: i32) -> bool {
+        matches!(self.memory, PieceMemory::Flat { .. })
+            && u64::try_from(result).is_ok_and(|bytes| bytes == self.length)
+    }
+
     /// Its memory is several runs.
     pub(super) fn set_gather(&mut self, gather: Box<Gather>) {
         self.memory = PieceMemory::Gather(gather);
+    }
+
+    /// It has no memory any more, which was one run.
+    #[inline]
+    pub(super) fn set_no_memory(&mut self) {
+        self.memory = PieceMemory::None;
     }
 
     /// The raw operation for what comes next, as much as the kernel takes at once.

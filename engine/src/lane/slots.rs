@@ -4,12 +4,13 @@
 //! one device in one run, which most are, takes one slot. Slots are used again and again; the list
 //! grows to the most that were ever in flight at once.
 
+use std::mem;
 use std::ops::{Index, IndexMut};
 
 use crate::buf::Buffers;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::lane::piece::Piece;
-use crate::op::OpKind;
+use crate::op::{Completion, OpKind, Request};
 
 /// A request in flight.
 #[derive(Debug)]
@@ -23,6 +24,7 @@ pub(super) struct RequestState {
     /// Pieces that have not ended. 0: this slot holds no request.
     pub(super) pieces_left: u32,
     pub(super) kind: OpKind,
+    pub(super) fua: bool,
     /// Whether it has more than one piece.
     pub(super) is_split: bool,
     /// Whether `call` waits for it.
@@ -39,6 +41,7 @@ impl RequestState {
             error: None,
             pieces_left: 0,
             kind: OpKind::Flush,
+            fua: false,
             is_split: false,
             is_called: false,
         }
@@ -46,23 +49,34 @@ impl RequestState {
 
     /// Makes it a request of one piece. A request that ended left no buffers and no error behind.
     #[inline]
-    pub(super) fn begin(
-        &mut self,
-        buffers: Buffers,
-        token: u64,
-        kind: OpKind,
-        started_ns: u64,
-        is_called: bool,
-    ) {
+    pub(super) fn begin(&mut self, request: Request, started_ns: u64, is_called: bool) {
         debug_assert!(self.error.is_none(), "the last request's error was taken");
-        self.buffers = buffers;
-        self.token = token;
+        self.buffers = request.buffers;
+        self.token = request.token;
         self.started_ns = started_ns;
         self.bytes = 0;
         self.pieces_left = 1;
-        self.kind = kind;
+        self.kind = request.kind;
+        self.fua = request.fua;
         self.is_split = false;
         self.is_called = is_called;
+    }
+
+    /// Whether it has one piece and goes out with the completions of the visit.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        !self.is_split && !self.is_called
+    }
+
+    /// Its completion, which takes the buffers.
+    #[inline]
+    pub(super) fn end(&mut self, result: Result<u64>) -> Completion {
+        Completion {
+            token: self.token,
+            kind: self.kind,
+            buffers: mem::take(&mut self.buffers),
+            result,
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 //! ```
 
 mod aio;
+mod any;
 mod auto;
 mod doorbell;
 mod eventfd;
@@ -23,8 +24,10 @@ mod uring;
 
 pub use auto::{Backend, QueueDescription};
 
+pub(crate) use any::AnyQueue;
 pub(crate) use auto::open_kernel_queue;
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
@@ -99,7 +102,7 @@ pub struct RawCompletion {
 ///   `poll` or `wait` gives that operation's completion;
 /// - it gives exactly one completion for each operation;
 /// - dropping it returns only when no operation can touch memory any more.
-pub unsafe trait Queue: Debug {
+pub unsafe trait Queue: Any + Debug {
     /// What this queue is, and why it was chosen.
     fn description(&self) -> &QueueDescription;
 
