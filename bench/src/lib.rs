@@ -75,7 +75,7 @@ pub use environment::{DeviceReport, Environment, quote_command};
 pub use error::{Error, ErrorKind, Result};
 pub use fill::fill;
 pub use interrupt::Interrupt;
-pub use latency::{Latency, LatencySummary};
+pub use latency::LatencySummary;
 pub use members::{MembersOptions, TemporaryMembers, default_parent};
 pub use plan::{Depth, Plan, matrix};
 pub use progress::Progress;

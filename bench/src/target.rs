@@ -3,7 +3,7 @@
 //! One trait, so that both sides of a comparison run through the same loop, compiled for each.
 
 use swath_engine::QueueDescription;
-use swath_engine::{Buffer, Completion, Lane, LaneOptions, Request, Segment};
+use swath_engine::{Buffer, Completion, Lane, LaneOptions, LaneStats, Request, Segment};
 use swath_volume::{Volume, VolumeLane};
 
 use crate::error::{Error, Result};
@@ -73,10 +73,10 @@ pub(crate) trait Target: Sized {
     fn open(volume: &Volume, options: &LaneOptions) -> Result<Self>;
 
     /// Queues a read.
-    fn read(&mut self, position: Position, buffer: Buffer, token: u64);
+    fn read(&mut self, position: Position, buffer: Buffer);
 
     /// Queues a write.
-    fn write(&mut self, position: Position, buffer: Buffer, token: u64);
+    fn write(&mut self, position: Position, buffer: Buffer);
 
     /// Starts what is queued and takes the completions that are there.
     fn poll(&mut self, completions: &mut Vec<Completion>) -> Result<usize>;
@@ -86,6 +86,9 @@ pub(crate) trait Target: Sized {
 
     /// Waits until nothing is in flight.
     fn drain(&mut self, completions: &mut Vec<Completion>) -> Result<()>;
+
+    /// What was done since this was last called.
+    fn take_stats(&mut self) -> LaneStats;
 
     /// The queue at work.
     fn description(&self) -> &QueueDescription;
@@ -101,13 +104,13 @@ impl Target for VolumeLane {
     }
 
     #[inline]
-    fn read(&mut self, position: Position, buffer: Buffer, token: u64) {
-        Self::read(self, position.offset, buffer, token);
+    fn read(&mut self, position: Position, buffer: Buffer) {
+        Self::read(self, position.offset, buffer, 0);
     }
 
     #[inline]
-    fn write(&mut self, position: Position, buffer: Buffer, token: u64) {
-        Self::write(self, position.offset, buffer, token);
+    fn write(&mut self, position: Position, buffer: Buffer) {
+        Self::write(self, position.offset, buffer, 0);
     }
 
     #[inline]
@@ -122,6 +125,10 @@ impl Target for VolumeLane {
 
     fn drain(&mut self, completions: &mut Vec<Completion>) -> Result<()> {
         Self::drain(self, completions).map_err(|cause| Error::failed(QUEUE_FAILED, cause))
+    }
+
+    fn take_stats(&mut self) -> LaneStats {
+        Self::take_stats(self)
     }
 
     fn description(&self) -> &QueueDescription {
@@ -137,15 +144,15 @@ impl Target for Lane {
     }
 
     #[inline]
-    fn read(&mut self, position: Position, buffer: Buffer, token: u64) {
+    fn read(&mut self, position: Position, buffer: Buffer) {
         let segment = whole(position, &buffer);
-        self.submit(Request::read(buffer, token), &[segment]);
+        self.submit(Request::read(buffer, 0), &[segment]);
     }
 
     #[inline]
-    fn write(&mut self, position: Position, buffer: Buffer, token: u64) {
+    fn write(&mut self, position: Position, buffer: Buffer) {
         let segment = whole(position, &buffer);
-        self.submit(Request::write(buffer, token), &[segment]);
+        self.submit(Request::write(buffer, 0), &[segment]);
     }
 
     #[inline]
@@ -160,6 +167,10 @@ impl Target for Lane {
 
     fn drain(&mut self, completions: &mut Vec<Completion>) -> Result<()> {
         Self::drain(self, completions).map_err(|cause| Error::failed(QUEUE_FAILED, cause))
+    }
+
+    fn take_stats(&mut self) -> LaneStats {
+        Self::take_stats(self)
     }
 
     fn description(&self) -> &QueueDescription {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
+use swath_engine::OpKind;
 
 use crate::error::{Error, Result};
 use crate::random::Random;
@@ -44,6 +45,15 @@ impl Pattern {
     /// Whether it writes.
     pub const fn is_write(self) -> bool {
         matches!(self, Self::Write | Self::RandWrite)
+    }
+
+    /// What each of its requests does.
+    pub const fn kind(self) -> OpKind {
+        if self.is_write() {
+            OpKind::Write
+        } else {
+            OpKind::Read
+        }
     }
 
     /// Whether its offsets are drawn at random.

@@ -1,9 +1,10 @@
 //! One lane of a cell: a pinned thread with a queue of its own that keeps its depth in flight.
 //!
 //! - Buffers are taken from the pool once and go round; nothing is allocated for an I/O.
-//! - The clock is read once for each batch. A request's latency runs from the hand-over of its
-//!   batch to the moment its completion was in hand, so it holds every wait a caller would feel,
-//!   and a request that lies on several members counts once, until its last part is there.
+//! - The clock is read once for each batch, and the lane keeps the latencies. A request's runs from
+//!   the hand-over of its batch to the moment its completion was in hand, so it holds every wait a
+//!   caller would feel, and a request that lies on several members counts once, until its last part
+//!   is there.
 //! - Data written is incompressible, and a counter in each 4 KiB makes every write unlike any
 //!   other.
 
@@ -11,14 +12,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use swath_engine::fill_incompressible;
-use swath_engine::{BufPool, Buffer, LaneOptions, QueueDescription, QueueOptions, cpu};
+use swath_engine::{
+    BufPool, Buffer, Completion, LaneOptions, LaneStats, QueueDescription, QueueOptions, cpu,
+};
 use swath_volume::Volume;
 
 use super::RunOptions;
 use super::gate::Ticket;
 use super::pace::{Pace, Phase};
 use crate::error::{Error, ErrorKind, Result};
-use crate::latency::Latency;
 use crate::random::Random;
 use crate::target::{Side, Target};
 use crate::workload::{Cell, Cursor};
@@ -42,9 +44,8 @@ pub(super) struct Shared<'run> {
 /// What one lane did in its window.
 #[derive(Debug)]
 pub(super) struct LaneOutcome {
-    pub(super) ios: u64,
     pub(super) window_ns: u64,
-    pub(super) latency: Latency,
+    pub(super) stats: LaneStats,
     /// CPU time of the whole process but for the watcher, in this lane's window.
     pub(super) process_cpu_ns: u64,
     pub(super) description: QueueDescription,
@@ -55,10 +56,8 @@ struct LaneLoop<'run, T> {
     shared: &'run Shared<'run>,
     target: T,
     cursor: Cursor,
-    /// Buffers that are not in flight, each with its token.
-    free: Vec<(u64, Buffer)>,
-    /// When the request of each token was handed over.
-    submitted_ns: Vec<u64>,
+    /// Buffers that are not in flight.
+    free: Vec<Buffer>,
     stamp: u64,
     reap_min: usize,
 }
@@ -104,15 +103,13 @@ impl<'run, T: Target> LaneLoop<'run, T> {
                     pools: vec![pool],
                     ..options.queue.clone()
                 },
-                // The loop keeps its own histogram: one record a request instead of two.
-                statistics: false,
                 ..LaneOptions::default()
             },
         )?;
         let mut random = Random::new(options.seed, u64::from(lane) ^ (1 << 32));
-        let mut free: Vec<(u64, Buffer)> = (0..).zip(buffers).collect();
+        let mut free = buffers;
         if cell.pattern.is_write() {
-            for (_, buffer) in &mut free {
+            for buffer in &mut free {
                 let bytes = buffer.as_mut_slice().unwrap_or_default();
                 fill_incompressible(bytes, random.next_u64(), 0);
             }
@@ -123,7 +120,6 @@ impl<'run, T: Target> LaneLoop<'run, T> {
             target,
             cursor,
             free,
-            submitted_ns: vec![0; depth],
             stamp: random.next_u64(),
             reap_min: options.reap_min(depth),
         })
@@ -144,35 +140,27 @@ impl<'run, T: Target> LaneLoop<'run, T> {
         let elapsed_ns = || u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let mut pace = Pace::new(options.ramp_ns(), options.runtime_ns());
         let mut completions = Vec::with_capacity(self.free.len());
-        let mut latency = Latency::new();
-        let mut ios = 0;
         let mut cpu_began_ns = 0;
-        let mut now_ns = elapsed_ns();
         loop {
-            self.submit_batch(now_ns);
+            self.submit_batch();
             if self.free.is_empty() {
                 self.target.wait(self.reap_min, &mut completions)?;
             } else {
                 // The depth is not reached yet: start what is queued and go on submitting.
                 self.target.poll(&mut completions)?;
             }
-            now_ns = elapsed_ns();
-            if pace.is_counting() {
-                ios += completions.len() as u64;
-                self.take_back(&mut completions, |run| {
-                    latency.record(now_ns - run.0, run.1);
-                })?;
-            } else {
-                self.take_back(&mut completions, |_| ())?;
-            }
+            self.take_back(&mut completions)?;
+            let now_ns = elapsed_ns();
             match pace.advance(now_ns) {
                 Phase::Ramp | Phase::Measure => {}
-                Phase::Begin => cpu_began_ns = self.process_cpu_ns(),
+                Phase::Begin => {
+                    self.target.take_stats();
+                    cpu_began_ns = self.process_cpu_ns();
+                }
                 Phase::End => {
                     return Ok(Some(LaneOutcome {
-                        ios,
                         window_ns: pace.window_ns(now_ns),
-                        latency,
+                        stats: self.target.take_stats(),
                         process_cpu_ns: self.process_cpu_ns().saturating_sub(cpu_began_ns),
                         description: self.target.description().clone(),
                     }));
@@ -186,19 +174,18 @@ impl<'run, T: Target> LaneLoop<'run, T> {
 
     /// Hands over as many requests as there are free buffers, at most a batch.
     #[inline]
-    fn submit_batch(&mut self, now_ns: u64) {
+    fn submit_batch(&mut self) {
         let is_write = self.shared.cell.pattern.is_write();
         for _ in 0..self.free.len().min(self.shared.options.batch()) {
-            let Some((token, mut buffer)) = self.free.pop() else {
+            let Some(mut buffer) = self.free.pop() else {
                 break;
             };
-            self.submitted_ns[token_index(token)] = now_ns;
             let position = self.cursor.next_position();
             if is_write {
                 self.stamp(&mut buffer);
-                self.target.write(position, buffer, token);
+                self.target.write(position, buffer);
             } else {
-                self.target.read(position, buffer, token);
+                self.target.read(position, buffer);
             }
         }
     }
@@ -216,32 +203,17 @@ impl<'run, T: Target> LaneLoop<'run, T> {
         }
     }
 
-    /// Takes the buffers of a batch back and tells `each_run` (submitted at, how many) for every
-    /// run of requests that were handed over together.
+    /// Takes the buffers of a batch back.
     #[inline]
-    fn take_back(
-        &mut self,
-        completions: &mut Vec<swath_engine::Completion>,
-        mut each_run: impl FnMut((u64, u64)),
-    ) -> Result<()> {
-        let mut run = (0, 0);
+    fn take_back(&mut self, completions: &mut Vec<Completion>) -> Result<()> {
         for completion in completions.drain(..) {
             completion
                 .result
                 .map_err(|cause| Error::failed(format!("{} failed", self.shared.cell), cause))?;
-            let submitted_ns = self.submitted_ns[token_index(completion.token)];
-            if submitted_ns != run.0 && run.1 > 0 {
-                each_run(run);
-                run.1 = 0;
-            }
-            run = (submitted_ns, run.1 + 1);
             let buffer = completion.buffers.into_one().ok_or_else(|| {
                 Error::new(ErrorKind::Failed, "a completion came without its buffer")
             })?;
-            self.free.push((completion.token, buffer));
-        }
-        if run.1 > 0 {
-            each_run(run);
+            self.free.push(buffer);
         }
         Ok(())
     }
@@ -268,9 +240,4 @@ fn buffers(cell: &Cell) -> Result<(BufPool, Vec<Buffer>)> {
         buffers.push(Buffer::from(buffer));
     }
     Ok((pool, buffers))
-}
-
-#[inline]
-fn token_index(token: u64) -> usize {
-    usize::try_from(token).unwrap_or(usize::MAX)
 }

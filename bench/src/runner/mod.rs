@@ -17,12 +17,12 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use swath_engine::{Lane, QueueDescription, QueueOptions, cpu};
+use swath_engine::{Lane, LaneStats, QueueDescription, QueueOptions, cpu};
 use swath_volume::{Volume, VolumeLane};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::interrupt::Interrupt;
-use crate::latency::{Latency, LatencySummary};
+use crate::latency::LatencySummary;
 use crate::target::Side;
 use crate::workload::Cell;
 use gate::Gate;
@@ -242,19 +242,20 @@ fn run_lanes(
 
 /// Adds up what the lanes of a cell did.
 fn summarise(cell: &Cell, outcomes: Vec<LaneOutcome>) -> Result<Measurement> {
-    let mut latency = Latency::new();
-    let (mut ios, mut window_ns) = (0, 0);
+    let mut stats = LaneStats::default();
+    let mut window_ns = 0;
     let mut cpu_ns_mean = 0.0;
     let lanes = outcomes.len() as f64;
     let mut queue = None;
     for outcome in outcomes {
-        latency.merge(&outcome.latency);
-        ios += outcome.ios;
+        stats.merge(&outcome.stats);
         window_ns = window_ns.max(outcome.window_ns);
         // Each lane saw the whole process in a window of nearly the same time.
         cpu_ns_mean += outcome.process_cpu_ns as f64 / lanes;
         queue.get_or_insert(outcome.description);
     }
+    let done = stats.total(cell.pattern.kind());
+    let ios = done.count;
     let (Some(queue), true) = (queue, ios > 0 && window_ns > 0) else {
         return Err(Error::new(
             ErrorKind::Failed,
@@ -265,7 +266,7 @@ fn summarise(cell: &Cell, outcomes: Vec<LaneOutcome>) -> Result<Measurement> {
         window: Duration::from_nanos(window_ns),
         ios,
         bytes: ios.saturating_mul(cell.block_bytes),
-        latency: latency.summary(),
+        latency: LatencySummary::of(&done.latency_ns),
         cpu_ns_per_io: cpu_ns_mean / ios as f64,
         queue,
     })

@@ -35,12 +35,6 @@ impl Pace {
         }
     }
 
-    /// Whether what completed in the batch at hand counts.
-    #[inline]
-    pub(super) const fn is_counting(&self) -> bool {
-        self.began_ns.is_some()
-    }
-
     /// Moves on to `now_ns`, at the end of a batch.
     #[inline]
     pub(super) fn advance(&mut self, now_ns: u64) -> Phase {
@@ -69,9 +63,7 @@ mod tests {
     fn the_window_opens_after_the_ramp_and_lasts_the_runtime() {
         let mut pace = Pace::new(100, 1000);
         assert_eq!(pace.advance(50), Phase::Ramp);
-        assert!(!pace.is_counting());
         assert_eq!(pace.advance(130), Phase::Begin);
-        assert!(pace.is_counting());
         assert_eq!(pace.advance(1129), Phase::Measure);
         assert_eq!(pace.advance(1150), Phase::End);
         assert_eq!(pace.window_ns(1150), 1020);
