@@ -3,11 +3,14 @@
 //! - They lie in a directory of their own, which is removed when [`TemporaryMembers`] is dropped:
 //!   at the end, on an error, on a panic, on an interrupt.
 //! - The directory holds a locked file, so that what a killed run left behind can be told from
-//!   what another run is using; the next run in the same place removes the former.
+//!   what another run is using; the next run in the same place removes the former. The file gets
+//!   its name when it is locked, so there is no moment at which a run in progress looks like one
+//!   that was killed.
 //! - Space is checked for all members together, before the first byte is written.
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access, statvfs};
@@ -19,6 +22,9 @@ use crate::size::format_bytes;
 
 const DIRECTORY_PREFIX: &str = "swath-members-";
 const LOCK_NAME: &str = "in-use";
+/// What the locked file is called before it is locked. Whoever looks for what was left behind does
+/// not look at this name.
+const LOCK_NAME_BEFORE: &str = "in-use.new";
 
 /// What a run's own members look like.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,20 +112,14 @@ impl TemporaryMembers {
         remove_left_behind(&options.parent);
         options.check_place()?;
         let made_parent = !options.parent.exists();
-        fs::create_dir_all(&options.parent).map_err(|cause| no_place(&options.parent, cause))?;
-        let directory = options
-            .parent
-            .join(format!("{DIRECTORY_PREFIX}{}", unique(&options.parent)));
-        fs::create_dir(&directory).map_err(|cause| no_place(&options.parent, cause))?;
+        let directory =
+            make_directory(&options.parent).map_err(|cause| no_place(&options.parent, cause))?;
         interrupt.guard_directory(&directory);
-        let lock = File::create(directory.join(LOCK_NAME)).and_then(|file| {
-            file.lock()?;
-            Ok(file)
-        });
-        let lock = match lock {
+        let lock = match lock_directory(&directory) {
             Ok(lock) => lock,
             Err(cause) => {
                 let _ = fs::remove_dir_all(&directory);
+                interrupt.release_directory(&directory);
                 return Err(no_place(&options.parent, cause));
             }
         };
@@ -238,19 +238,36 @@ fn no_place(parent: &Path, cause: io::Error) -> Error {
     Error::failed(message, cause)
 }
 
-/// A suffix that no directory in `parent` has.
-fn unique(parent: &Path) -> String {
+/// Makes a directory that was not there in `parent`, which is made as well. Whoever makes it first
+/// has it: two runs, or two threads of one, never share.
+fn make_directory(parent: &Path) -> io::Result<PathBuf> {
     let process = std::process::id();
-    (0_u32..)
-        .map(|number| {
-            if number == 0 {
-                process.to_string()
-            } else {
-                format!("{process}-{number}")
-            }
-        })
-        .find(|suffix| !parent.join(format!("{DIRECTORY_PREFIX}{suffix}")).exists())
-        .unwrap_or_default()
+    let mut attempts = 0..10_000;
+    let mut number = 0_u32;
+    loop {
+        fs::create_dir_all(parent)?;
+        let suffix = match number {
+            0 => process.to_string(),
+            number => format!("{process}-{number}"),
+        };
+        let directory = parent.join(format!("{DIRECTORY_PREFIX}{suffix}"));
+        match fs::create_dir(&directory).map_err(|error| (error.kind(), error)) {
+            Ok(()) => return Ok(directory),
+            Err((io::ErrorKind::AlreadyExists, _)) if attempts.next().is_some() => number += 1,
+            // A run that ended just now took the empty parent with it.
+            Err((io::ErrorKind::NotFound, _)) if attempts.next().is_some() => {}
+            Err((_, error)) => return Err(error),
+        }
+    }
+}
+
+/// Says that a directory is in use, for as long as the file is open: locked first, and then named.
+fn lock_directory(directory: &Path) -> io::Result<File> {
+    let before = directory.join(LOCK_NAME_BEFORE);
+    let file = File::create(&before)?;
+    file.lock()?;
+    fs::rename(before, directory.join(LOCK_NAME))?;
+    Ok(file)
 }
 
 /// Removes what runs that were killed left in `parent`: directories of ours that nobody locks.
@@ -266,10 +283,8 @@ fn remove_left_behind(parent: &Path) {
         {
             continue;
         }
-        let Ok(lock) = File::open(entry.path().join(LOCK_NAME)) else {
-            continue;
-        };
-        if lock.try_lock().is_ok() {
+        // Held until the directory is gone, so that no other run removes it, too.
+        if let Some(_lock) = lock_left_behind(&entry.path()) {
             eprintln!(
                 "removing {}, left behind by a killed run",
                 entry.path().display()
@@ -277,6 +292,18 @@ fn remove_left_behind(parent: &Path) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
+}
+
+/// The lock of a directory that nobody uses. None while somebody does, before it has one, and when
+/// it is not the same any more: another run may have removed what was left behind between the look
+/// and the lock, and a third one may have made a new directory of that name.
+fn lock_left_behind(directory: &Path) -> Option<File> {
+    let path = directory.join(LOCK_NAME);
+    let lock = File::open(&path).ok()?;
+    lock.try_lock().ok()?;
+    let (locked, named) = (lock.metadata().ok()?, fs::metadata(path).ok()?);
+    let is_same = (locked.dev(), locked.ino()) == (named.dev(), named.ino());
+    is_same.then_some(lock)
 }
 
 #[cfg(test)]
@@ -371,5 +398,65 @@ mod tests {
         assert!(!dead.exists());
         remove_left_behind(parent.path());
         assert!(live.directory().exists() && stranger.exists());
+    }
+
+    #[test]
+    fn a_directory_whose_lock_is_on_its_way_is_left_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        // As far as a run is before the file has its name: locked, and not locked yet.
+        for (name, is_locked) in [("swath-members-1", true), ("swath-members-2", false)] {
+            let directory = parent.path().join(name);
+            fs::create_dir(&directory).unwrap();
+            remove_left_behind(parent.path());
+            let file = File::create(directory.join(LOCK_NAME_BEFORE)).unwrap();
+            if is_locked {
+                file.lock().unwrap();
+            }
+            remove_left_behind(parent.path());
+            assert!(directory.join(LOCK_NAME_BEFORE).exists(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_lock_on_what_another_run_has_removed_and_made_anew_is_no_lock() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("swath-members-1");
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join(LOCK_NAME), "").unwrap();
+        let first = lock_left_behind(&directory).unwrap();
+        // While one holds it, no other gets it; and none gets what is not there any more.
+        assert!(lock_left_behind(&directory).is_none());
+        fs::remove_dir_all(&directory).unwrap();
+        assert!(lock_left_behind(&directory).is_none());
+        fs::create_dir(&directory).unwrap();
+        let new = lock_directory(&directory).unwrap();
+        drop(first);
+        assert!(lock_left_behind(&directory).is_none());
+        drop(new);
+        assert!(lock_left_behind(&directory).is_some());
+    }
+
+    #[test]
+    fn runs_that_begin_while_others_tidy_up_keep_their_members() {
+        let parent = tempfile::tempdir().unwrap();
+        // Directories alone: more of them in the time.
+        let options = MembersOptions {
+            count: 0,
+            ..options(&parent.path().join(DEFAULT_DIRECTORY))
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        // Each of them tidies up first.
+                        let members =
+                            TemporaryMembers::make(&options, &Interrupt::new(), &mut |_, _| ())
+                                .unwrap();
+                        assert!(members.directory().join(LOCK_NAME).exists());
+                    }
+                });
+            }
+        });
+        assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
     }
 }
