@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use swath_engine::QueueDescription;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::plan::Plan;
 use crate::progress::Progress;
@@ -18,6 +20,8 @@ use crate::workload::Cell;
 pub struct Campaign {
     /// One entry for each cell that was measured to its end.
     pub cells: Vec<CellReport>,
+    /// The queues of the lanes that ran, each kind once, in the order in which they came.
+    pub queues: Vec<QueueDescription>,
     /// Why there are not more of them.
     pub stopped: Option<Error>,
 }
@@ -40,6 +44,7 @@ pub fn carry_out(
 ) -> Campaign {
     let mut campaign = Campaign {
         cells: Vec::new(),
+        queues: Vec::new(),
         stopped: None,
     };
     let mut done = 0;
@@ -48,6 +53,11 @@ pub fn carry_out(
         let state = subject.data_state();
         let mut rounds = Rounds::default();
         let outcome = run_rounds(plan, cell, runner, progress, &mut done, &mut rounds);
+        for measurement in rounds.volume.iter().chain(&rounds.members) {
+            if !campaign.queues.contains(&measurement.queue) {
+                campaign.queues.push(measurement.queue.clone());
+            }
+        }
         if let Some(report) = CellReport::of(cell, state, &rounds.volume, &rounds.members) {
             let left = plan.left(done, Duration::ZERO);
             progress.line(&cell_line(number, plan.cells.len(), cell, &report, left));

@@ -58,10 +58,8 @@ fn prepare(options: &SubjectOptions) -> Result<Subject, Error> {
 fn run(subject: &Subject, plan: &Plan, options: RunOptions) -> (Campaign, Report) {
     let runner = Runner::new(subject.volume(), options);
     let campaign = carry_out(plan, &runner, subject, &mut Progress::quiet());
-    let lane = subject
-        .volume()
-        .lane(&swath_engine::LaneOptions::default())
-        .unwrap();
+    let mut volume = VolumeReport::of(subject.volume());
+    volume.take_queues(&campaign.queues);
     let report = Report {
         command: "test".to_owned(),
         version: "0",
@@ -72,7 +70,7 @@ fn run(subject: &Subject, plan: &Plan, options: RunOptions) -> (Campaign, Report
         ramp_ms: 10,
         notes: Vec::new(),
         environment: Environment::collect(subject.volume(), subject.preconditioning()),
-        volume: VolumeReport::of(subject.volume(), lane.description()),
+        volume,
         cells: campaign.cells.clone(),
     };
     (campaign, report)
@@ -93,6 +91,9 @@ fn a_whole_run_measures_every_cell_on_every_backend_and_leaves_nothing() {
             continue;
         }
         assert_eq!(campaign.cells.len(), 8);
+        if backend != Backend::Auto {
+            assert_eq!(report.volume.backend, backend.to_string());
+        }
         for cell in &campaign.cells {
             assert!(cell.ios > 0 && cell.bytes == cell.ios * cell.bs, "{cell:?}");
             assert!(cell.runtime_ms >= 50, "{cell:?}");

@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Instant;
 
 use swath_engine::{
-    BufPool, Completion, LaneOptions, PoolBuf, QueueOptions, ScopeCompletion, fill_incompressible,
+    BufPool, Completion, LaneOptions, PoolBuf, QueueDescription, QueueOptions, ScopeCompletion,
+    fill_incompressible,
 };
 use swath_volume::{Volume, VolumeLane};
 
@@ -53,15 +54,23 @@ impl Work<'_> {
     }
 }
 
+/// What moving the bare volume was.
+pub(crate) struct Moved {
+    pub(crate) sample: Sample,
+    /// How long the flush behind a write took.
+    pub(crate) flush_ns: Option<u64>,
+    /// The queue of the first lane.
+    pub(crate) queue: Option<QueueDescription>,
+}
+
 /// Moves the first `bytes` bytes of `volume` once, on a thread for each of `works`. A write is
-/// flushed, and the flush counts; opening lanes and filling buffers does not. Tells how long the
-/// flush took, too, in nanoseconds.
+/// flushed, and the flush counts; opening lanes and filling buffers does not.
 pub(crate) fn run(
     volume: &Volume,
     settings: &RawSettings,
     works: Vec<Work<'_>>,
     bytes: u64,
-) -> Result<(Sample, Option<u64>)> {
+) -> Result<Moved> {
     let is_write = works.iter().any(Work::is_write);
     let shares = shares(bytes, works.len());
     let mut meter = Meter::start();
@@ -86,9 +95,9 @@ pub(crate) fn run(
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
             .collect();
-        outcomes.into_iter().collect::<Result<()>>()
+        outcomes.into_iter().collect::<Result<Vec<_>>>()
     });
-    outcome?;
+    let queues = outcome?;
     settings.interrupt.check()?;
     let mut flush_ns = None;
     if is_write {
@@ -98,7 +107,11 @@ pub(crate) fn run(
             .map_err(|cause| Error::failed("cannot flush the volume", cause))?;
         flush_ns = u64::try_from(began.elapsed().as_nanos()).ok();
     }
-    Ok((meter.stop(bytes), flush_ns))
+    Ok(Moved {
+        sample: meter.stop(bytes),
+        flush_ns,
+        queue: queues.into_iter().next(),
+    })
 }
 
 /// The bytes of each thread: neighbouring ranges, cut between transfers.
@@ -119,7 +132,7 @@ fn run_share(
     work: Work<'_>,
     range: Range<u64>,
     ticket: Ticket<'_>,
-) -> Result<()> {
+) -> Result<QueueDescription> {
     let depth = settings.depth.max(1);
     let pool = match work {
         Work::WriteBuffers | Work::ReadBuffers => Some(buffers(depth, settings.seed)?),
@@ -138,6 +151,7 @@ fn run_share(
     let lane = volume
         .lane(&options)
         .map_err(|cause| Error::failed("cannot open a lane", cause))?;
+    let description = lane.description().clone();
     let mut share = Share {
         lane,
         range,
@@ -146,7 +160,7 @@ fn run_share(
     };
     // A refused start is not this thread's failure: the one that failed tells why.
     if ticket.ready().is_none() {
-        return Ok(());
+        return Ok(description);
     }
     match (work, pool) {
         (Work::WriteFrom(memory), _) => share.write_from(memory),
@@ -154,7 +168,8 @@ fn run_share(
         (Work::WriteBuffers, Some(pool)) => share.through_buffers(&pool, Some(settings.seed)),
         (_, Some(pool)) => share.through_buffers(&pool, None),
         (_, None) => Ok(()),
-    }
+    }?;
+    Ok(description)
 }
 
 /// As many buffers as are in flight, full of incompressible bytes.

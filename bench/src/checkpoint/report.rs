@@ -191,6 +191,7 @@ impl CheckpointReport {
     pub fn take(&mut self, findings: &Findings) {
         self.interrupted = findings.is_interrupted();
         self.compared = findings.compared;
+        self.volume.take_queues(&findings.queues);
         self.phases = Phase::ALL
             .into_iter()
             .filter_map(|phase| PhaseReport::of(phase, findings))

@@ -6,7 +6,7 @@ use crate::checkpoint::memory::Pages;
 use crate::checkpoint::report::CheckpointReport;
 use crate::checkpoint::trial::Phase;
 use crate::report::table::{gigabytes, row, table};
-use crate::report::{format_bandwidth, render_conditions};
+use crate::report::{format_bandwidth, render_backend, render_conditions};
 use crate::size::format_bytes;
 
 /// What is measured and where. Known before the first round.
@@ -53,7 +53,7 @@ pub fn render_checkpoint_tables(report: &CheckpointReport) -> String {
     if report.phases.is_empty() {
         return "nothing was measured\n".to_owned();
     }
-    let mut text = String::new();
+    let mut text = format!("\n{}", render_backend(&report.volume));
     let rounds = report.conditions.rounds;
     let _ = write!(
         text,

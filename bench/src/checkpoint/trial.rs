@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use swath_checkpoint::Store;
 use swath_engine::{QueueDescription, QueueOptions, cpu};
-use swath_volume::{OpenOptions, Volume, VolumeLane, examine, members_in};
+use swath_volume::{OpenOptions, Volume, examine, members_in};
 
 use crate::checkpoint::memory::Source;
 use crate::checkpoint::peers::{PeerFindings, Peers};
@@ -216,6 +216,9 @@ pub struct TrialOptions {
 pub struct Findings {
     /// Of each phase, one sample a round.
     pub(crate) phases: Vec<(Phase, Vec<Sample>)>,
+    /// The queues of the lanes that moved the bare volume, each kind once. Those of the store are
+    /// made by the same options.
+    pub(crate) queues: Vec<QueueDescription>,
     /// How long the flush behind each raw write took.
     pub(crate) flushes_ns: Vec<u64>,
     /// How long each commit took.
@@ -317,18 +320,6 @@ impl<'a> Trial<'a> {
             format_bytes(self.model.total_bytes()),
             format_bytes(needed)
         )))
-    }
-
-    /// What the queue of a lane is.
-    ///
-    /// # Errors
-    ///
-    /// A lane cannot be opened.
-    pub fn describe_queue(&self, volume: &Volume) -> Result<QueueDescription> {
-        let lane: VolumeLane = volume
-            .lane(&self.options.settings.store.lane)
-            .map_err(|cause| Error::failed("cannot open a lane", cause))?;
-        Ok(lane.description().clone())
     }
 
     /// Carries it out. What was done when it stops early is kept. On members that were given, an
@@ -487,9 +478,14 @@ impl<'a> Trial<'a> {
             }
             _ => sources.into_iter().map(Work::WriteFrom).collect(),
         };
-        let (sample, flush_ns) = raw::run(volume, &settings, works, bytes)?;
-        findings.flushes_ns.extend(flush_ns);
-        Ok(sample)
+        let moved = raw::run(volume, &settings, works, bytes)?;
+        findings.flushes_ns.extend(moved.flush_ns);
+        if let Some(queue) = moved.queue
+            && !findings.queues.contains(&queue)
+        {
+            findings.queues.push(queue);
+        }
+        Ok(moved.sample)
     }
 
     fn interrupt(&self) -> &Interrupt {

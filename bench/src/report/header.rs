@@ -22,8 +22,21 @@ pub fn render_header(report: &Report) -> String {
     text + &render_conditions(&report.volume, &report.environment, &report.notes)
 }
 
-/// The conditions of any run: volume, devices, backend, machine, and what a reader must know
-/// besides.
+/// The queues of the lanes that ran. Known when they have.
+pub fn render_backend(volume: &VolumeReport) -> String {
+    let mut text = String::new();
+    let value = match volume.backend_flags.as_str() {
+        "" => volume.backend.clone(),
+        flags => format!("{} ({flags})", volume.backend),
+    };
+    line(&mut text, "backend", value);
+    for reason in &volume.backend_reasons {
+        line(&mut text, "", reason);
+    }
+    text
+}
+
+/// The conditions of any run: volume, devices, machine, and what a reader must know besides.
 pub fn render_conditions(
     volume: &VolumeReport,
     environment: &Environment,
@@ -57,14 +70,6 @@ pub fn render_conditions(
         );
     }
     line(&mut text, "data", &environment.preconditioning);
-    line(
-        &mut text,
-        "backend",
-        format_args!("{} ({})", volume.backend, volume.backend_flags),
-    );
-    for reason in &volume.backend_reasons {
-        line(&mut text, "", reason);
-    }
     let plural = if environment.cores == 1 { "" } else { "s" };
     line(
         &mut text,
@@ -90,17 +95,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_header_names_volume_backend_reasons_and_kernel() {
-        let text = render_header(&fixture::report(false));
-        for part in [
-            "a label",
-            "2 members",
-            "chunk 1m",
-            "uring (SINGLE_ISSUER)",
-            "Linux 6.18",
-        ] {
+    fn the_header_names_volume_and_kernel_and_the_backend_follows_with_its_reasons() {
+        let report = fixture::report(false);
+        let text = render_header(&report);
+        for part in ["a label", "2 members", "chunk 1m", "Linux 6.18"] {
             assert!(text.contains(part), "'{part}' is not in:\n{text}");
         }
-        assert!(text.contains("no polling: no poll queues"));
+        // No lane has run yet.
+        assert!(!text.contains("uring"), "{text}");
+        let text = render_backend(&report.volume);
+        assert!(text.contains("uring (SINGLE_ISSUER)"), "{text}");
+        assert!(text.contains("no polling: no poll queues"), "{text}");
     }
 }

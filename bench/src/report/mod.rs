@@ -7,7 +7,7 @@ mod output;
 pub(crate) mod table;
 
 pub use csv::write_csv;
-pub use header::{render_conditions, render_header};
+pub use header::{render_backend, render_conditions, render_header};
 pub use json::write_json;
 pub use output::{ReportFile, is_standard_output, print};
 pub use table::{format_bandwidth, format_rate, render_tables};
@@ -61,7 +61,7 @@ pub struct VolumeReport {
     pub chunk_bytes: u64,
     /// Size.
     pub capacity_bytes: u64,
-    /// The backend at work.
+    /// The backend at work, as the lanes that were measured had it. Empty: none was.
     pub backend: String,
     /// Its settings.
     pub backend_flags: String,
@@ -74,8 +74,8 @@ pub struct VolumeReport {
 }
 
 impl VolumeReport {
-    /// Describes `volume`, served by `queue`.
-    pub fn of(volume: &Volume, queue: &QueueDescription) -> Self {
+    /// Describes `volume`, by queues that are not known yet.
+    pub fn of(volume: &Volume) -> Self {
         let members = volume.members().iter();
         Self {
             members: members
@@ -83,13 +83,34 @@ impl VolumeReport {
                 .collect(),
             chunk_bytes: volume.chunk_bytes(),
             capacity_bytes: volume.capacity_bytes(),
-            backend: queue.backend.to_string(),
-            backend_flags: queue.flags.clone(),
-            backend_reasons: queue.reasons.clone(),
+            backend: String::new(),
+            backend_flags: String::new(),
+            backend_reasons: Vec::new(),
             name: volume.name(),
             uuid: volume.uuid().to_string(),
         }
     }
+
+    /// Takes in what the lanes that ran had. Where they differ, all that one of them had is told.
+    pub fn take_queues(&mut self, queues: &[QueueDescription]) {
+        let backends = queues.iter().map(|queue| queue.backend.to_string());
+        self.backend = each_once(backends).join(", ");
+        let flags = queues.iter().map(|queue| queue.flags.clone());
+        self.backend_flags = each_once(flags).join("; or ");
+        let reasons = queues.iter().flat_map(|queue| queue.reasons.clone());
+        self.backend_reasons = each_once(reasons);
+    }
+}
+
+/// In the order in which they come, each once.
+fn each_once(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut seen: Vec<String> = Vec::new();
+    for text in texts {
+        if !seen.contains(&text) {
+            seen.push(text);
+        }
+    }
+    seen
 }
 
 /// One cell: the median round, by bandwidth.
@@ -217,7 +238,7 @@ pub(crate) mod fixture;
 
 #[cfg(test)]
 mod tests {
-    use super::fixture::measurement;
+    use super::fixture::{self, measurement};
     use super::*;
 
     fn cell() -> Cell {
@@ -237,6 +258,25 @@ mod tests {
         assert_eq!(report.bw_bytes_rounds, [300 * 4096, 100 * 4096, 200 * 4096]);
         assert!(report.baseline.is_none());
         assert!(CellReport::of(&cell(), DataState::Written, &[], &[]).is_none());
+    }
+
+    #[test]
+    fn the_backend_is_what_the_lanes_that_ran_had() {
+        let mut report = fixture::report(false).volume;
+        let one = measurement(1).queue;
+        let mut other = one.clone();
+        other.flags.push_str(" FIXED_BUFFERS");
+        other.reasons = vec!["why".to_owned()];
+        report.take_queues(&[one.clone(), other]);
+        assert_eq!(report.backend, "uring");
+        assert_eq!(
+            report.backend_flags,
+            "SINGLE_ISSUER; or SINGLE_ISSUER FIXED_BUFFERS"
+        );
+        assert_eq!(report.backend_reasons, ["why"]);
+        report.take_queues(&[one]);
+        assert_eq!(report.backend_flags, "SINGLE_ISSUER");
+        assert!(report.backend_reasons.is_empty());
     }
 
     #[test]

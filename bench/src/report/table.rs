@@ -3,6 +3,7 @@
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
+use super::header::render_backend;
 use super::{CellReport, Report};
 use crate::size::format_size;
 use crate::subject::DataState;
@@ -13,7 +14,7 @@ pub fn render_tables(report: &Report) -> String {
     if report.cells.is_empty() {
         return "no cell was measured\n".to_owned();
     }
-    let mut text = String::new();
+    let mut text = format!("\n{}", render_backend(&report.volume));
     let mut section = |title: &str, table: &Table| {
         text.push_str(&format!("\n{title}\n{table}\n"));
     };
@@ -77,7 +78,7 @@ fn matrix(cells: &[CellReport], show: impl Fn(&CellReport) -> String) -> Table {
             let cell = cells
                 .iter()
                 .find(|cell| cell.bs == size && cell.rw == *pattern);
-            texts.push(cell.map_or_else(|| "-".to_owned(), |cell| show(cell) + mark(cell.state)));
+            texts.push(cell.map_or_else(|| "-".to_owned(), |cell| show(cell) + mark(cell)));
         }
         table.add_row(row(&texts, 1));
     }
@@ -172,12 +173,14 @@ fn micros(nanoseconds: f64) -> String {
 }
 
 /// What stands behind a number whose blocks were not all written.
-fn mark(state: DataState) -> &'static str {
-    match state {
-        DataState::Written => "",
-        DataState::Partly => " p",
-        DataState::Unwritten => " u",
-        DataState::Unknown => " ?",
+fn mark(cell: &CellReport) -> &'static str {
+    match (cell.state, cell.rw.is_write()) {
+        (DataState::Written, _) => "",
+        (DataState::Unwritten, false) => " u",
+        (DataState::Partly, false) => " p",
+        // Such writes do reach the drives.
+        (DataState::Unwritten | DataState::Partly, true) => " f",
+        (DataState::Unknown, _) => " ?",
     }
 }
 
@@ -185,22 +188,27 @@ fn mark(state: DataState) -> &'static str {
 fn legend(cells: &[CellReport]) -> String {
     let explanations = [
         (
-            DataState::Unwritten,
+            " u",
             "unwritten blocks: no drive was asked, this is software's own cost",
         ),
         (
-            DataState::Partly,
+            " p",
             "partly written blocks: some requests reached no drive",
         ),
         (
-            DataState::Unknown,
+            " f",
+            "first writes, all or some: the file system had only reserved these blocks, and keeps \
+             account of each",
+        ),
+        (
+            " ?",
             "the device does not tell whether these blocks were written",
         ),
     ];
     let used = explanations
         .iter()
-        .filter(|(state, _)| cells.iter().any(|c| c.state == *state));
-    used.map(|(state, text)| format!(" {} = {text}\n", mark(*state).trim()))
+        .filter(|(sign, _)| cells.iter().any(|cell| mark(cell) == *sign));
+    used.map(|(sign, text)| format!("{sign} = {text}\n"))
         .collect()
 }
 
@@ -239,6 +247,19 @@ mod tests {
         assert!(text.contains("u = unwritten"));
         assert!(!text.contains("p = partly"));
         assert!(!text.contains("randread"));
+    }
+
+    #[test]
+    fn a_first_write_is_no_read_of_what_was_not_written() {
+        let mut report = fixture::report(false);
+        report.cells.retain(|cell| cell.rw.is_write());
+        for state in [DataState::Unwritten, DataState::Partly] {
+            report.cells[0].state = state;
+            let text = render_tables(&report);
+            assert!(text.contains("12.3k f"), "{text}");
+            assert!(text.contains(" f = first writes"), "{text}");
+            assert!(!text.contains("no drive"), "{text}");
+        }
     }
 
     #[test]

@@ -189,7 +189,6 @@ fn blank_report(
     notes: Vec<String>,
 ) -> Result<CheckpointReport> {
     let volume = subject.volume();
-    let queue = trial.describe_queue(volume)?;
     Ok(CheckpointReport {
         command: quote_command(std::env::args()),
         version: env!("CARGO_PKG_VERSION"),
@@ -208,7 +207,7 @@ fn blank_report(
         },
         notes,
         environment: Environment::collect(volume, subject.preconditioning()),
-        volume: VolumeReport::of(volume, &queue),
+        volume: VolumeReport::of(volume),
         model: ModelReport::of(model),
         interrupted: false,
         compared: false,

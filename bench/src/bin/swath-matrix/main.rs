@@ -13,10 +13,10 @@ use swath_bench::report::{
     Report, ReportFile, VolumeReport, print, render_header, render_tables, write_csv, write_json,
 };
 use swath_bench::{
-    Environment, Error, Interrupt, Plan, Progress, Result, Runner, Side, Subject, carry_out,
-    format_bytes, format_duration, quote_command,
+    Environment, Interrupt, Plan, Progress, Result, Runner, Side, Subject, carry_out, format_bytes,
+    format_duration, quote_command,
 };
-use swath_engine::{LaneOptions, QueueDescription, cpu};
+use swath_engine::cpu;
 
 use options::Options;
 
@@ -62,7 +62,7 @@ fn run(options: &Options) -> Result<()> {
     let plan = options.plan(members);
     check_plan(&plan, &subject)?;
     let runner = Runner::new(subject.volume(), options.run(&interrupt));
-    let mut report = blank_report(options, &subject, &describe_queue(&runner)?);
+    let mut report = blank_report(options, &subject);
     print(&render_header(&report), options.report_is_piped())?;
     progress.line(&format!(
         "{} cells, about {}",
@@ -72,6 +72,7 @@ fn run(options: &Options) -> Result<()> {
 
     let campaign = carry_out(&plan, &runner, &subject, &mut progress);
     report.interrupted = campaign.is_interrupted();
+    report.volume.take_queues(&campaign.queues);
     report.cells = campaign.cells;
     print(&render_tables(&report), options.report_is_piped())?;
     if let Some(file) = json {
@@ -133,21 +134,8 @@ fn check_plan(plan: &Plan, subject: &Subject) -> Result<()> {
         .try_for_each(|side| plan.check(block_bytes, &side.spaces(volume)))
 }
 
-/// Opens a lane to see that it can be, and what it is.
-fn describe_queue(runner: &Runner<'_>) -> Result<QueueDescription> {
-    let options = LaneOptions {
-        queue: runner.options().queue.clone(),
-        ..LaneOptions::default()
-    };
-    let lane = runner
-        .volume()
-        .lane(&options)
-        .map_err(|cause| Error::failed("cannot open a lane", cause))?;
-    Ok(lane.description().clone())
-}
-
 /// The report, but for its cells.
-fn blank_report(options: &Options, subject: &Subject, queue: &QueueDescription) -> Report {
+fn blank_report(options: &Options, subject: &Subject) -> Report {
     let volume = subject.volume();
     let cores = cpu::available().len();
     let mut notes = Vec::new();
@@ -171,7 +159,7 @@ fn blank_report(options: &Options, subject: &Subject, queue: &QueueDescription) 
         ramp_ms: u64::try_from(options.ramp_time.as_millis()).unwrap_or(u64::MAX),
         notes,
         environment: Environment::collect(volume, subject.preconditioning()),
-        volume: VolumeReport::of(volume, queue),
+        volume: VolumeReport::of(volume),
         cells: Vec::new(),
     }
 }
