@@ -4,6 +4,7 @@
 //! order, ranges that reach beyond the end, a failure on one member that is not told, writes that go
 //! on after it.
 
+mod commits;
 mod failures;
 mod requests;
 mod sizes;

@@ -9,38 +9,50 @@ use swath_engine::{
 
 use crate::error::Result;
 use crate::superblock::{
-    COPY_COUNT, CopyFault, CopyResult, DecodeError, MemberMap, Rewrite, SUPERBLOCK_BYTES,
-    Superblock, UPDATE_STEPS, decode, encode,
+    COPY_COUNT, CopyFault, CopyResult, DecodeError, HEAD_COPY_OFFSET, MemberMap, Rewrite,
+    SUPERBLOCK_BYTES, Superblock, UPDATE_STEPS, decode, encode,
 };
 
-/// A lane for the few blocks of metadata: plain calls on the caller's thread, no threads started,
-/// nothing registered.
+/// A lane for the few blocks of metadata: plain calls on the caller's thread, one after the other,
+/// no threads started, nothing registered.
 pub(crate) fn lane(platform: &dyn Platform, devices: &[Arc<dyn Device>]) -> Result<Lane> {
-    lane_with(platform, devices, None)
-}
-
-/// As [`lane`], with the poison of an open volume: the first failure sets it, and no write or flush
-/// starts once it is set.
-pub(crate) fn lane_with(
-    platform: &dyn Platform,
-    devices: &[Arc<dyn Device>],
-    poison: Option<Arc<Poison>>,
-) -> Result<Lane> {
     let queue = QueueOptions {
         backend: Backend::Sync,
         depth: 8,
         sync_threads: Some(0),
         ..QueueOptions::default()
     };
-    Ok(Lane::open(
-        platform,
-        devices,
-        &LaneOptions {
-            queue,
-            poison,
-            statistics: false,
-        },
-    )?)
+    open(platform, devices, queue, None)
+}
+
+/// A lane for the steps of a commit: a write or a flush of several members is under way on all of
+/// them at once. With the poison of an open volume: the first failure sets it, and no write or flush
+/// starts once it is set.
+pub(crate) fn commit_lane(
+    platform: &dyn Platform,
+    devices: &[Arc<dyn Device>],
+    poison: Arc<Poison>,
+) -> Result<Lane> {
+    let queue = QueueOptions {
+        depth: u32::try_from(devices.len()).expect("a volume has at most 128 members"),
+        probe_offset: HEAD_COPY_OFFSET,
+        ..QueueOptions::default()
+    };
+    open(platform, devices, queue, Some(poison))
+}
+
+fn open(
+    platform: &dyn Platform,
+    devices: &[Arc<dyn Device>],
+    queue: QueueOptions,
+    poison: Option<Arc<Poison>>,
+) -> Result<Lane> {
+    let options = LaneOptions {
+        queue,
+        poison,
+        statistics: false,
+    };
+    Ok(Lane::open(platform, devices, &options)?)
 }
 
 /// Reads the four copies of the device at `slot`.
@@ -112,7 +124,7 @@ fn buffer_of(length: u64) -> Result<AlignedBuf> {
     Ok(AlignedBuf::zeroed(length)?)
 }
 
-/// Flushes every device of the lane; fails if any fails.
+/// Flushes every device of the lane, all at once where the lane can; fails if any fails.
 pub(crate) fn flush(lane: &mut Lane) -> Result<()> {
     let count = u32::try_from(lane.devices().len()).expect("a volume has at most 128 members");
     let segments: Vec<_> = (0..count).map(Segment::flush).collect();

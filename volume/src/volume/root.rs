@@ -29,8 +29,9 @@ impl Volume {
     /// before are made durable first, on every member, so that the payload may point to them.
     ///
     /// After a crash at any moment an open finds this payload or the one before, and this one once
-    /// the call has returned. Commits from several threads take turns. One costs three flushes of
-    /// every member and two blocks written to each.
+    /// the call has returned. Commits from several threads take turns. One takes three flushes and
+    /// two writes of a block, each on all members at once, and the next begins when the one before
+    /// has ended on every member.
     ///
     /// # Errors
     ///
@@ -59,8 +60,8 @@ impl Volume {
         let writes = prepare(&steps, &shared.superblocks.lock())?;
         // The lane shares the volume's poison: it stops between any two operations when another
         // way into the volume fails.
-        let poison = Some(Arc::clone(&shared.poison));
-        let mut lane = metadata::lane_with(&*shared.platform, &shared.devices, poison)?;
+        let poison = Arc::clone(&shared.poison);
+        let mut lane = metadata::commit_lane(&*shared.platform, &shared.devices, poison)?;
         metadata::flush(&mut lane).map_err(|cause| {
             self.stop(&cause);
             cause.context("nothing was committed: the flush before the root record failed")
