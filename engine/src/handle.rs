@@ -13,6 +13,7 @@
 //! - The buffers of a job belong to its worker until the completion. Dropping or forgetting a
 //!   [`Submission`] changes nothing about that: the operation runs to its end.
 
+mod reply;
 mod ticket;
 mod worker;
 
@@ -28,6 +29,7 @@ use crate::lane::LaneOptions;
 use crate::op::{Completion, Request, Segment};
 use crate::platform::Platform;
 use crate::queue::QueueDescription;
+use crate::scheduler::Scheduler;
 use crate::stats::LaneStats;
 
 pub use self::ticket::Submission;
@@ -70,6 +72,7 @@ struct Shared {
     /// Counts submissions, to deal them out in turn.
     dealt: AtomicUsize,
     description: QueueDescription,
+    scheduler: Option<Arc<dyn Scheduler>>,
 }
 
 impl Handle {
@@ -108,6 +111,7 @@ impl Handle {
             workers,
             dealt: AtomicUsize::new(0),
             description,
+            scheduler: platform.scheduler(),
         })))
     }
 
@@ -117,7 +121,7 @@ impl Handle {
     /// waited for and there is room.
     pub fn submit(&self, request: Request, segments: Vec<Segment>) -> Submission {
         let worker = self.0.dealt.fetch_add(1, Ordering::Relaxed) % self.0.workers.len();
-        let ticket = Arc::new(Ticket::default());
+        let ticket = Arc::new(Ticket::new(self.0.scheduler.clone()));
         let job = Job::new(request, segments, &ticket);
         match self.0.workers[worker].inbox.try_push(job) {
             Ok(()) => Submission::queued(ticket),
@@ -209,7 +213,7 @@ impl Handle {
     pub fn stats(&self) -> LaneStats {
         let mut total = LaneStats::default();
         for worker in &self.0.workers {
-            if let Some(stats) = worker.inbox.ask_stats() {
+            if let Some(stats) = worker.inbox.ask_stats(self.0.scheduler.clone()) {
                 total.merge(&stats);
             }
         }

@@ -36,7 +36,11 @@ mod poison;
 mod device;
 mod platform;
 pub mod queue;
+mod scheduler;
 mod sys;
+
+mod gate;
+pub mod threads;
 
 mod latency;
 mod stats;
@@ -51,6 +55,7 @@ pub use device::{FileFill, create_file, create_file_with, fill_incompressible, r
 pub use device::{Lock, OpenOptions, Seat};
 pub use device::{WrittenState, written_state};
 pub use error::{Error, ErrorKind, Result};
+pub use gate::{Gate, GateGuard};
 pub use geometry::Geometry;
 pub use handle::{Handle, HandleOptions, Submission};
 pub use lane::{Lane, LaneOptions, LaneScope, ScopeCompletion};
@@ -58,4 +63,5 @@ pub use op::{Completion, OpKind, Request, Segment};
 pub use platform::Platform;
 pub use poison::Poison;
 pub use queue::{Backend, QueueDescription, QueueOptions};
+pub use scheduler::Scheduler;
 pub use stats::{LaneStats, OpStats};

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::device::{Device, OpenOptions};
 use crate::error::Result;
 use crate::queue::{Queue, QueueOptions};
+use crate::scheduler::Scheduler;
 
 /// Opens devices and makes queues over them.
 pub trait Platform: Debug + Send + Sync {
@@ -28,4 +29,10 @@ pub trait Platform: Debug + Send + Sync {
     ///
     /// The backend asked for is not to be had here, or a device is not one of this platform.
     fn queue(&self, devices: &[Arc<dyn Device>], options: &QueueOptions) -> Result<Box<dyn Queue>>;
+
+    /// Who decides which of the threads runs that wait for one another. Default: nobody but the
+    /// kernel.
+    fn scheduler(&self) -> Option<Arc<dyn Scheduler>> {
+        None
+    }
 }

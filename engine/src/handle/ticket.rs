@@ -7,21 +7,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::{Condvar, Mutex};
-
+use crate::gate::Gate;
 use crate::handle::worker::{Inbox, Job};
 use crate::op::Completion;
+use crate::scheduler::Scheduler;
 
 /// Where a worker leaves a completion for the caller.
-#[derive(Debug, Default)]
-pub(super) struct Ticket {
-    state: Mutex<State>,
-    done: Condvar,
-}
+#[derive(Debug)]
+pub(super) struct Ticket(Gate<State>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 enum State {
-    #[default]
     Pending,
     /// A future that was polled, to be woken.
     Polled(Waker),
@@ -30,29 +26,37 @@ enum State {
 }
 
 impl Ticket {
+    pub(super) fn new(scheduler: Option<Arc<dyn Scheduler>>) -> Self {
+        Self::in_state(scheduler, State::Pending)
+    }
+
+    fn in_state(scheduler: Option<Arc<dyn Scheduler>>, state: State) -> Self {
+        Self(Gate::scheduled_by(scheduler, "a completion", state))
+    }
+
     /// Leaves the completion and wakes whoever waits for it.
     pub(super) fn complete(&self, completion: Completion) {
-        let before = std::mem::replace(&mut *self.state.lock(), State::Done(completion));
-        self.done.notify_one();
+        let before = std::mem::replace(&mut *self.0.lock(), State::Done(completion));
+        self.0.notify_all();
         if let State::Polled(waker) = before {
             wake(waker);
         }
     }
 
     fn wait(&self) -> Completion {
-        let mut state = self.state.lock();
+        let mut state = self.0.lock();
         loop {
             match std::mem::replace(&mut *state, State::Taken) {
                 State::Done(completion) => return completion,
                 State::Taken => panic!("a submission's completion is taken once"),
                 pending => *state = pending,
             }
-            self.done.wait(&mut state);
+            state.wait();
         }
     }
 
     fn poll(&self, waker: &Waker) -> Poll<Completion> {
-        let mut state = self.state.lock();
+        let mut state = self.0.lock();
         match std::mem::replace(&mut *state, State::Taken) {
             State::Done(completion) => Poll::Ready(completion),
             State::Taken => panic!("a submission's completion is taken once"),
@@ -87,12 +91,8 @@ pub struct Submission {
 impl Submission {
     /// A submission that ended before it began, with the completion that says why.
     pub fn ready(completion: Completion) -> Self {
-        let ticket = Ticket {
-            state: Mutex::new(State::Done(completion)),
-            done: Condvar::new(),
-        };
         Self {
-            ticket: Arc::new(ticket),
+            ticket: Arc::new(Ticket::in_state(None, State::Done(completion))),
             waiting: None,
         }
     }

@@ -2,24 +2,26 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::task::Waker;
-use std::thread::{self, JoinHandle};
 
-use parking_lot::{Condvar, Mutex};
 use slab::Slab;
 
 use crate::buf::Buffers;
 use crate::cpu;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
+use crate::gate::Gate;
 use crate::handle::HandleOptions;
+use crate::handle::reply::{Reply, reply};
 use crate::handle::ticket::{Ticket, wake};
 use crate::lane::Lane;
 use crate::op::{Completion, OpKind, Request, Segment};
 use crate::platform::Platform;
 use crate::queue::{QueueDescription, Wake};
+use crate::scheduler::Scheduler;
 use crate::stats::LaneStats;
+use crate::threads::{self, Thread};
 
 /// How often in a row a lane's queue may be refused by the kernel before the worker gives up.
 const REFUSALS_MAX: u32 = 1000;
@@ -93,8 +95,8 @@ fn closed(token: u64, kind: OpKind, buffers: Buffers) -> Completion {
 
 /// The jobs in front of a worker.
 pub(super) struct Inbox {
-    state: Mutex<InboxState>,
-    room: Condvar,
+    /// Changes when there is room.
+    state: Gate<InboxState>,
     capacity: usize,
     waker: Arc<dyn Wake>,
 }
@@ -104,7 +106,7 @@ struct InboxState {
     jobs: VecDeque<Job>,
     /// Futures that found no room.
     waiting: Vec<Waker>,
-    stats_wanted: Vec<mpsc::Sender<LaneStats>>,
+    stats_wanted: Vec<Reply<LaneStats>>,
     /// The worker sleeps, or is about to, and wants to be woken for a job.
     sleeping: bool,
     closed: bool,
@@ -138,7 +140,7 @@ impl Inbox {
             let mut state = self.state.lock();
             // Looked at under the lock that the worker holds when it makes room.
             if state.jobs.len() >= self.capacity && !state.closed {
-                self.room.wait(&mut state);
+                state.wait();
             }
             drop(state);
             refused = self.try_push(job);
@@ -163,17 +165,17 @@ impl Inbox {
     }
 
     /// The worker's statistics; none when it has ended.
-    pub(super) fn ask_stats(&self) -> Option<LaneStats> {
-        let (sender, receiver) = mpsc::channel();
+    pub(super) fn ask_stats(&self, scheduler: Option<Arc<dyn Scheduler>>) -> Option<LaneStats> {
+        let (wanted, awaited) = reply(scheduler, "a worker's statistics");
         let mut state = self.state.lock();
         if state.closed {
             return None;
         }
-        state.stats_wanted.push(sender);
+        state.stats_wanted.push(wanted);
         state.sleeping = false;
         drop(state);
         self.waker.wake();
-        receiver.recv().ok()
+        awaited.wait()
     }
 
     /// No more jobs. Those that are there still run, unless the worker is gone.
@@ -183,7 +185,7 @@ impl Inbox {
         state.sleeping = false;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
-        self.room.notify_all();
+        self.state.notify_all();
         waiting.into_iter().for_each(wake);
         self.waker.wake();
     }
@@ -200,7 +202,7 @@ impl fmt::Debug for Inbox {
 /// A worker as its handle sees it.
 pub(super) struct Worker {
     pub(super) inbox: Arc<Inbox>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<Thread<()>>,
 }
 
 impl Worker {
@@ -211,51 +213,53 @@ impl Worker {
         options: &HandleOptions,
         core: Option<usize>,
     ) -> Result<(Self, QueueDescription)> {
-        let (sender, receiver) = mpsc::channel();
+        let (started, awaited) = reply(platform.scheduler(), "a worker's start");
+        let starter = Arc::clone(platform);
         let platform = Arc::clone(platform);
         let devices = devices.to_vec();
         let lane_options = options.lane.clone();
         let backlog = options.backlog;
-        let thread = thread::Builder::new()
-            .name(format!("swath-lane-{number}"))
-            .spawn(move || {
-                // The lane is made here: it belongs to the thread that makes it.
-                let opened = core
-                    .map_or(Ok(()), cpu::pin_to)
-                    .and_then(|()| Lane::open(&*platform, &devices, &lane_options));
-                match opened {
-                    Ok(mut lane) => {
-                        let inbox = Arc::new(Inbox {
-                            state: Mutex::default(),
-                            room: Condvar::new(),
-                            capacity: backlog,
-                            waker: lane.waker(),
-                        });
-                        // The starter waits for this; should it be gone, so is the handle.
-                        let _ = sender.send(Ok((Arc::clone(&inbox), lane.description().clone())));
-                        Running {
-                            lane,
-                            answers: Slab::new(),
-                            inbox: Closing(inbox),
-                        }
-                        .run();
+        let name = format!("swath-lane-{number}");
+        let thread = threads::spawn(&*starter, &name, move || {
+            // The lane is made here: it belongs to the thread that makes it.
+            let opened = core
+                .map_or(Ok(()), cpu::pin_to)
+                .and_then(|()| Lane::open(&*platform, &devices, &lane_options));
+            match opened {
+                Ok(mut lane) => {
+                    let inbox = Arc::new(Inbox {
+                        state: Gate::new(
+                            &*platform,
+                            "room in front of a worker",
+                            InboxState::default(),
+                        ),
+                        capacity: backlog,
+                        waker: lane.waker(),
+                    });
+                    started.give(Ok((Arc::clone(&inbox), lane.description().clone())));
+                    Running {
+                        lane,
+                        answers: Slab::new(),
+                        inbox: Closing(inbox),
                     }
-                    Err(error) => {
-                        let _ = sender.send(Err(error));
-                    }
+                    .run();
                 }
-            })
-            .map_err(|cause| Error::from_io(cause, "a worker thread cannot be started"))?;
-        match receiver.recv() {
-            Ok(Ok((inbox, description))) => Ok((
+                Err(error) => {
+                    started.give(Err(error));
+                }
+            }
+        })
+        .map_err(|cause| Error::from_io(cause, "a worker thread cannot be started"))?;
+        match awaited.wait() {
+            Some(Ok((inbox, description))) => Ok((
                 Self {
                     inbox,
                     thread: Some(thread),
                 },
                 description,
             )),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(Error::new(
+            Some(Err(error)) => Err(error),
+            None => Err(Error::new(
                 ErrorKind::Closed,
                 "a worker thread ended as it started",
             )),
@@ -270,7 +274,7 @@ impl Drop for Worker {
             return;
         };
         // The last handle may be dropped by a future's waker, which runs on a worker's thread.
-        if thread.thread().id() != thread::current().id() && thread.join().is_err() {
+        if !thread.is_current() && thread.join().is_err() {
             tracing::error!("a worker of a handle panicked");
         }
     }
@@ -339,9 +343,8 @@ impl Running {
         let room = self.lane.depth().saturating_sub(self.lane.in_flight());
         let inbox = &*self.inbox.0;
         let mut state = inbox.state.lock();
-        for sender in state.stats_wanted.drain(..) {
-            // Whoever asked may have gone.
-            let _ = sender.send(self.lane.stats());
+        for wanted in state.stats_wanted.drain(..) {
+            wanted.give(self.lane.stats());
         }
         let count = room.min(state.jobs.len());
         batch.extend(state.jobs.drain(..count));
@@ -355,7 +358,7 @@ impl Running {
         };
         drop(state);
         if count > 0 {
-            inbox.room.notify_all();
+            inbox.state.notify_all();
             waiting.into_iter().for_each(wake);
         }
         closed
