@@ -29,8 +29,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
-use swath_engine::{Device, Handle, HandleOptions, Lane, LaneOptions, Platform, Poison};
+use swath_engine::{Device, Gate, Handle, HandleOptions, Lane, LaneOptions, Platform, Poison};
 use uuid::Uuid;
 
 use self::bytes::Alignment;
@@ -61,16 +60,16 @@ struct Shared {
     seats: AtomicU64,
     poison: Arc<Poison>,
     /// The members' superblocks, in index order, as they are on the devices.
-    superblocks: Mutex<Vec<Superblock>>,
+    superblocks: Gate<Vec<Superblock>>,
     /// The newest root record that is known to be committed. Held while a commit is under way.
-    root: Mutex<Option<Record>>,
+    root: Gate<Option<Record>>,
     /// Whether somebody has claimed the root record for himself.
     root_is_claimed: AtomicBool,
     write_locks: WriteLocks,
     handle_options: HandleOptions,
     handle: OnceLock<Handle>,
     /// Held by whoever starts the handle.
-    handle_start: Mutex<()>,
+    handle_start: Gate<()>,
 }
 
 impl Volume {
@@ -93,7 +92,6 @@ impl Volume {
             .collect();
         let align = alignment(first, &devices)?;
         Ok(Self(Arc::new(Shared {
-            platform,
             members,
             devices,
             layout,
@@ -103,13 +101,14 @@ impl Volume {
             guest,
             seats: AtomicU64::new(0),
             poison: Arc::new(Poison::new()),
-            superblocks: Mutex::new(superblocks),
-            root: Mutex::new(root),
+            superblocks: Gate::new(&*platform, "superblocks", superblocks),
+            root: Gate::new(&*platform, "the root record", root),
             root_is_claimed: AtomicBool::new(false),
-            write_locks: WriteLocks::default(),
+            write_locks: WriteLocks::new(&*platform),
             handle_options,
             handle: OnceLock::new(),
-            handle_start: Mutex::new(()),
+            handle_start: Gate::new(&*platform, "the start of the worker lanes", ()),
+            platform,
         })))
     }
 
@@ -171,6 +170,11 @@ impl Volume {
     /// The failure that stopped all writing, if there was one.
     pub fn poisoned(&self) -> Option<Error> {
         self.0.poison.reason().cloned().map(Error::from)
+    }
+
+    /// The platform it is on: who makes threads or gates for work on the volume takes it from here.
+    pub fn platform(&self) -> &dyn Platform {
+        &*self.0.platform
     }
 
     /// A lane over the volume, for the thread that calls this.

@@ -2,7 +2,9 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-use swath_engine::{Completion, Handle, LaneStats, OpKind, Request, Segment, Submission};
+use swath_engine::{
+    Completion, GateGuard, Handle, LaneStats, OpKind, Request, Segment, Submission,
+};
 
 use crate::error::{Error, Result};
 use crate::volume::bytes::{self, Blocks};
@@ -193,7 +195,7 @@ impl Shared {
         Ok(self.handle.get().expect("it was started just now"))
     }
 
-    fn handle_start_if_needed(&self) -> Option<parking_lot::MutexGuard<'_, ()>> {
+    fn handle_start_if_needed(&self) -> Option<GateGuard<'_, ()>> {
         self.handle
             .get()
             .is_none()

@@ -6,13 +6,13 @@
 
 use std::ops::Range;
 
-use parking_lot::{Condvar, Mutex};
+use swath_engine::{Gate, Platform};
 
 /// The block ranges that are being written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct WriteLocks {
-    held: Mutex<Held>,
-    released: Condvar,
+    /// Changes when a range is let go.
+    held: Gate<Held>,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +45,12 @@ pub(super) struct WriteGuard<'a> {
 }
 
 impl WriteLocks {
+    pub(super) fn new(platform: &dyn Platform) -> Self {
+        Self {
+            held: Gate::new(platform, "blocks that are being written", Held::default()),
+        }
+    }
+
     /// Waits until the bytes of `range` can be written, and holds them.
     pub(super) fn lock(&self, range: Range<u64>, block_bytes: u64) -> WriteGuard<'_> {
         self.lock_claims(claims_of(range, block_bytes))
@@ -69,7 +75,7 @@ impl WriteLocks {
             .iter()
             .any(|(_, other)| claims.iter().any(|mine| mine.collides(other)))
         {
-            self.released.wait(&mut held);
+            held.wait();
         }
         let number = held.next_number;
         held.next_number += 1;
@@ -89,7 +95,7 @@ impl Drop for WriteGuard<'_> {
             .lock()
             .claims
             .retain(|&(number, _)| number != self.number);
-        self.locks.released.notify_all();
+        self.locks.held.notify_all();
     }
 }
 
@@ -130,7 +136,7 @@ mod tests {
 
     #[test]
     fn whole_blocks_share_and_parts_do_not() {
-        let locks = WriteLocks::default();
+        let locks = WriteLocks::new(&swath_engine::Kernel);
         let one = locks.lock(0..1024, 512);
         let two = locks.lock(512..2048, 512);
         let waits = std::thread::scope(|scope| {
