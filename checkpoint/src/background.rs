@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use swath_engine::{Gate, threads};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::CheckpointName;
@@ -78,8 +78,8 @@ struct Job {
     ticket: u64,
     /// Set together with the reason in the state; read where the state may not be locked.
     is_stopped: AtomicBool,
-    state: Mutex<JobState>,
-    changed: Condvar,
+    /// Changes with whatever somebody may wait for.
+    state: Gate<JobState>,
 }
 
 #[derive(Default)]
@@ -142,16 +142,18 @@ impl Store {
         let options = reserving(options, tensors);
         let verify_source = options.verify_source;
         let session = self.without_waiting().begin(name.clone(), options)?;
+        let platform = self.volume().platform();
         let job = Arc::new(Job {
-            pool: turns.pool(how.snapshot_bytes),
+            pool: turns.pool(platform, how.snapshot_bytes),
             ticket: turns.enter(),
             turns: Arc::clone(turns),
             is_stopped: AtomicBool::new(false),
-            state: Mutex::default(),
-            changed: Condvar::new(),
+            state: Gate::new(platform, "a save in the background", JobState::default()),
         });
-        let (background, threads) = (Arc::clone(&job), how.threads.max(1));
-        let spawned = named_thread().spawn(move || run(session, &background, threads));
+        let (background, count) = (Arc::clone(&job), how.threads.max(1));
+        let spawned = threads::spawn(platform, THREAD, move || {
+            run(session, &background, count);
+        });
         if let Err(error) = spawned {
             turns.leave(job.ticket);
             return Err(
@@ -161,6 +163,7 @@ impl Store {
         // Whoever waits for parcels hears of it when this ends by a panic.
         let unwinding = StopOnPanic(&job);
         let copier = Copier::new(
+            platform,
             &job.pool,
             verify_source,
             || job.is_stopped(),
@@ -187,24 +190,23 @@ impl Store {
     }
 }
 
-fn named_thread() -> thread::Builder {
-    thread::Builder::new().name("swath-save".to_owned())
-}
+/// What its threads are called.
+const THREAD: &str = "swath-save";
 
 /// The thread of one save.
-fn run(session: Session, job: &Job, threads: usize) {
+fn run(session: Session, job: &Job, count: usize) {
     let mut end = EndOnDrop { job, outcome: None };
     // Named again to be dropped before `end` when this panics: a save that has ended holds nothing.
     let session = session;
     job.turns.wait_turn(job.ticket, || job.is_stopped());
-    write_all(&session, job, threads);
+    write_all(&session, job, count);
     let outcome = job.begin_commit().and_then(|()| session.commit());
     drop(session);
     end.outcome = Some(outcome);
 }
 
 /// Writes what is copied, on this thread and more. A failure stops the job.
-fn write_all(session: &Session, job: &Job, threads: usize) {
+fn write_all(session: &Session, job: &Job, count: usize) {
     let write = || {
         let unwinding = StopOnPanic(job);
         if let Err(error) = write(session, job) {
@@ -212,11 +214,11 @@ fn write_all(session: &Session, job: &Job, threads: usize) {
         }
         drop(unwinding);
     };
-    thread::scope(|scope| {
-        let workers: Vec<_> = (1..threads)
+    threads::scope(session.store.volume().platform(), |scope| {
+        let workers: Vec<_> = (1..count)
             .map_while(|_| {
-                named_thread()
-                    .spawn_scoped(scope, write)
+                scope
+                    .spawn(THREAD, write)
                     .map_err(|error| job.stop(Error::from_io(error, "no thread to write with")))
                     .ok()
             })
@@ -266,7 +268,7 @@ impl Job {
             std::mem::take(&mut state.parcels)
         };
         drop(dropped);
-        self.changed.notify_all();
+        self.state.notify_all();
         self.pool.wake();
         self.turns.wake();
     }
@@ -277,14 +279,14 @@ impl Job {
         if state.stop.is_none() {
             state.parcels.push_back(parcel);
             drop(state);
-            self.changed.notify_all();
+            self.state.notify_all();
         }
     }
 
     /// No more parcels will come.
     fn all_copied(&self) {
         self.state.lock().is_copied = true;
-        self.changed.notify_all();
+        self.state.notify_all();
     }
 
     /// The next parcel. Waits for one, unless there is other work to do.
@@ -303,7 +305,7 @@ impl Job {
             if has_other_work {
                 return Next::Wait;
             }
-            self.changed.wait(&mut state);
+            state.wait();
         }
     }
 
@@ -329,7 +331,7 @@ impl Job {
         self.turns.leave(self.ticket);
         state.outcome = Some(outcome);
         drop(state);
-        self.changed.notify_all();
+        self.state.notify_all();
         self.pool.wake();
     }
 }
@@ -380,7 +382,7 @@ impl SaveHandle {
                 state.is_heard = true;
                 return outcome;
             }
-            self.job.changed.wait(&mut state);
+            state.wait();
         }
     }
 

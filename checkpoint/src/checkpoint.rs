@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread;
 
+use swath_engine::threads::{self, ScopedThread};
 use swath_volume::Volume;
 
 use crate::blob::usize_of;
@@ -123,15 +123,19 @@ impl Checkpoint {
         if let [share] = &mut shares[..] {
             return self.reader(options)?.read_many(std::mem::take(share));
         }
-        thread::scope(|scope| {
+        threads::scope(self.store.volume().platform(), |scope| {
             let workers: Vec<_> = shares
                 .into_iter()
-                .map(|share| scope.spawn(|| self.reader(options)?.read_many(share)))
+                .map(|share| scope.spawn("swath-load", || self.reader(options)?.read_many(share)))
                 .collect();
-            workers.into_iter().try_for_each(|worker| {
-                worker
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            // Joined one and all: the scope would panic over a panic that nobody took.
+            let ends: Vec<_> = workers
+                .into_iter()
+                .map(|worker| worker.map(ScopedThread::join))
+                .collect();
+            ends.into_iter().try_for_each(|end| match end {
+                Ok(end) => end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(error) => Err(Error::from_io(error, "no thread to read with")),
             })
         })
     }

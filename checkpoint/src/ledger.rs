@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use parking_lot::Mutex;
+use swath_engine::Gate;
 use swath_volume::{Guest, Volume};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -24,7 +24,7 @@ pub(crate) struct Ledger {
     pub(crate) verify_source: bool,
     /// Where more space comes from; none in a process that writes a part, which has its lease.
     store: Option<Store>,
-    state: Mutex<LedgerState>,
+    state: Gate<LedgerState>,
 }
 
 #[derive(Default)]
@@ -79,11 +79,11 @@ impl Ledger {
         };
         Self {
             name,
-            volume,
             options,
             verify_source,
             store,
-            state: Mutex::new(state),
+            state: Gate::new(volume.platform(), "the ledger of a session", state),
+            volume,
         }
     }
 

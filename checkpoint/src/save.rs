@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+
+use swath_engine::threads::{self, ScopedThread};
 
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
@@ -54,18 +55,19 @@ impl Store {
         if let [share] = &shares[..] {
             write(share)?;
         } else {
-            thread::scope(|scope| {
+            threads::scope(self.volume().platform(), |scope| {
                 let workers: Vec<_> = shares
                     .iter()
-                    .map(|share| scope.spawn(|| write(share)))
+                    .map(|share| scope.spawn("swath-save", || write(share)))
                     .collect();
                 // Joined one and all: the scope would panic over a panic that nobody took.
                 let ends: Vec<_> = workers
                     .into_iter()
-                    .map(thread::ScopedJoinHandle::join)
+                    .map(|worker| worker.map(ScopedThread::join))
                     .collect();
-                ends.into_iter().try_for_each(|end| {
-                    end.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                ends.into_iter().try_for_each(|end| match end {
+                    Ok(end) => end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                    Err(error) => Err(Error::from_io(error, "no thread to write with")),
                 })
             })?;
         }

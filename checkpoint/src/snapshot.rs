@@ -15,8 +15,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
-use swath_engine::{BufPool, PoolBuf};
+use swath_engine::{BufPool, Gate, Platform, PoolBuf};
 
 use crate::blob::usize_of;
 use crate::dtype::DType;
@@ -35,17 +34,15 @@ const SLAB_PIECES: usize = 32;
 /// Memory for snapshots: pieces of a block each.
 pub(crate) struct SnapshotPool {
     pieces_max: usize,
-    slabs: Mutex<Vec<BufPool>>,
-    /// A piece has come back, or whoever waits should look whether to stop.
-    room: Condvar,
+    /// Changes when a piece has come back, or whoever waits should look whether to stop.
+    slabs: Gate<Vec<BufPool>>,
 }
 
 impl SnapshotPool {
-    pub(crate) fn new(bytes: u64) -> Self {
+    pub(crate) fn new(platform: &dyn Platform, bytes: u64) -> Self {
         Self {
             pieces_max: usize_of(Self::bytes_of(bytes) / BLOCK_BYTES),
-            slabs: Mutex::new(Vec::new()),
-            room: Condvar::new(),
+            slabs: Gate::new(platform, "room for a snapshot", Vec::new()),
         }
     }
 
@@ -73,7 +70,7 @@ impl SnapshotPool {
                 let slab = BufPool::new(usize_of(BLOCK_BYTES), missing.min(SLAB_PIECES))?;
                 slabs.push(slab);
             } else {
-                self.room.wait(&mut slabs);
+                slabs.wait();
             }
         }
     }
@@ -82,7 +79,7 @@ impl SnapshotPool {
     pub(crate) fn wake(&self) {
         // Locked, so that nobody is between looking and waiting.
         drop(self.slabs.lock());
-        self.room.notify_all();
+        self.slabs.notify_all();
     }
 
     /// How many pieces are mapped, and how many of these nobody holds.
@@ -168,7 +165,7 @@ struct SnapshotTensor {
     dtype: DType,
     shape: Vec<u64>,
     length: u64,
-    state: Mutex<TensorState>,
+    state: Gate<TensorState>,
 }
 
 struct TensorState {
@@ -180,18 +177,22 @@ struct TensorState {
 }
 
 impl SnapshotTensor {
-    fn new(view: &TensorView<'_>) -> Self {
+    fn new(platform: &dyn Platform, view: &TensorView<'_>) -> Self {
         let length = view.bytes.len() as u64;
         Self {
             name: view.name.to_owned(),
             dtype: view.dtype,
             shape: view.shape.to_vec(),
             length,
-            state: Mutex::new(TensorState {
-                entry: None,
-                refusal: None,
-                blocks_left: block_count(length),
-            }),
+            state: Gate::new(
+                platform,
+                "a tensor's place",
+                TensorState {
+                    entry: None,
+                    refusal: None,
+                    blocks_left: block_count(length),
+                },
+            ),
         }
     }
 
@@ -238,6 +239,7 @@ impl SnapshotTensor {
 
 /// Copies tensors into parcels.
 pub(crate) struct Copier<'a, S, R> {
+    platform: &'a dyn Platform,
     pool: &'a SnapshotPool,
     is_stopped: S,
     send: R,
@@ -249,8 +251,15 @@ pub(crate) struct Copier<'a, S, R> {
 }
 
 impl<'a, S: Fn() -> bool, R: FnMut(Parcel)> Copier<'a, S, R> {
-    pub(crate) fn new(pool: &'a SnapshotPool, verify_source: bool, is_stopped: S, send: R) -> Self {
+    pub(crate) fn new(
+        platform: &'a dyn Platform,
+        pool: &'a SnapshotPool,
+        verify_source: bool,
+        is_stopped: S,
+        send: R,
+    ) -> Self {
         Self {
+            platform,
             pool,
             is_stopped,
             send,
@@ -276,7 +285,7 @@ impl<'a, S: Fn() -> bool, R: FnMut(Parcel)> Copier<'a, S, R> {
 
     /// Whether to go on.
     fn copy_tensor(&mut self, view: &TensorView<'_>) -> Result<bool> {
-        let tensor = Arc::new(SnapshotTensor::new(view));
+        let tensor = Arc::new(SnapshotTensor::new(self.platform, view));
         if view.bytes.is_empty() {
             return self.copy_part(&tensor, 0, &[]);
         }
@@ -350,6 +359,8 @@ impl fmt::Debug for SnapshotPool {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use swath_engine::Kernel;
+
     use super::*;
 
     impl Parcel {
@@ -364,7 +375,7 @@ pub(crate) mod tests {
             };
             let mut parcel = Self::new(buffer);
             parcel.parts.push(Part {
-                tensor: Arc::new(SnapshotTensor::new(&view)),
+                tensor: Arc::new(SnapshotTensor::new(&Kernel, &view)),
                 block: 0,
                 range: 0..4,
             });
@@ -374,7 +385,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_small_is_packed_and_whole_blocks_travel_alone() {
-        let pool = SnapshotPool::new(0);
+        let pool = SnapshotPool::new(&Kernel, 0);
         assert_eq!(pool.bytes(), 4 << 20);
         let bytes: Vec<u8> = (0..=250).cycle().take((2 << 20) + 1000).collect();
         let view = |name, length: usize| TensorView {
@@ -392,9 +403,15 @@ pub(crate) mod tests {
             view("odd", (1 << 20) - 5999),
         ];
         let mut parcels = Vec::new();
-        Copier::new(&pool, true, || false, |parcel| parcels.push(parcel))
-            .copy(&tensors)
-            .unwrap();
+        Copier::new(
+            &Kernel,
+            &pool,
+            true,
+            || false,
+            |parcel| parcels.push(parcel),
+        )
+        .copy(&tensors)
+        .unwrap();
         let shape: Vec<Vec<usize>> = parcels
             .iter()
             .map(|parcel| parcel.parts.iter().map(|part| part.range.len()).collect())
@@ -423,7 +440,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_copy_that_is_stopped_ends_without_room() {
-        let pool = SnapshotPool::new(0);
+        let pool = SnapshotPool::new(&Kernel, 0);
         let held: Vec<_> = (0..4)
             .map(|_| pool.take(|| false).unwrap().unwrap())
             .collect();
@@ -433,7 +450,13 @@ pub(crate) mod tests {
             shape: &[1],
             bytes: &[1],
         }];
-        let copier = Copier::new(&pool, false, || true, |_| panic!("there is no room for it"));
+        let copier = Copier::new(
+            &Kernel,
+            &pool,
+            false,
+            || true,
+            |_| panic!("there is no room for it"),
+        );
         copier.copy(&tensors).unwrap();
         drop(held);
     }

@@ -24,7 +24,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use swath_engine::Gate;
 use swath_volume::{RootClaim, Uuid, Volume, VolumeLane};
 
 use crate::blob;
@@ -49,9 +49,9 @@ struct Shared {
     /// A store that can write is the only one on its volume. None when it only reads.
     _claim: Option<RootClaim>,
     options: StoreOptions,
-    state: Mutex<State>,
+    state: Gate<State>,
     /// Held for the whole of a commit: one at a time.
-    committing: Mutex<()>,
+    committing: Gate<()>,
 }
 
 /// What a committed checkpoint is, in a few numbers.
@@ -175,14 +175,16 @@ impl Store {
             held: Vec::new(),
             open: HashMap::new(),
         };
+        let platform = volume.platform();
+        let turns = WaitAtDrop::new(platform);
         let shared = Shared {
-            volume,
             _claim: claim,
             options,
-            state: Mutex::new(state),
-            committing: Mutex::new(()),
+            state: Gate::new(platform, "the state of the store", state),
+            committing: Gate::new(platform, "a commit", ()),
+            volume,
         };
-        Self(Arc::new(shared), Some(Arc::default()))
+        Self(Arc::new(shared), Some(Arc::new(turns)))
     }
 
     /// The saves in the background.

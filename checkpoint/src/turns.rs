@@ -10,19 +10,17 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use swath_engine::{Gate, GateGuard, Platform};
 
 use crate::error::{Error, Result};
 use crate::snapshot::SnapshotPool;
 
 /// The saves in flight of one store.
-#[derive(Default)]
 pub(crate) struct Turns {
-    state: Mutex<TurnState>,
-    /// A save has left, or was told to stop.
-    changed: Condvar,
+    /// Changes when a save has left, or was told to stop.
+    state: Gate<TurnState>,
     /// Held by the save that copies.
-    copying: Mutex<()>,
+    copying: Gate<()>,
 }
 
 #[derive(Default)]
@@ -36,9 +34,16 @@ struct TurnState {
 }
 
 impl Turns {
+    fn new(platform: &dyn Platform) -> Self {
+        Self {
+            state: Gate::new(platform, "saves in the background", TurnState::default()),
+            copying: Gate::new(platform, "the turn to copy", ()),
+        }
+    }
+
     /// The right to copy. With `queue` it waits for whoever copies; else it is refused while any
     /// save is in flight.
-    pub(crate) fn copy_turn(&self, queue: bool) -> Option<MutexGuard<'_, ()>> {
+    pub(crate) fn copy_turn(&self, queue: bool) -> Option<GateGuard<'_, ()>> {
         if queue {
             return Some(self.copying.lock());
         }
@@ -47,12 +52,12 @@ impl Turns {
     }
 
     /// The pool of this size. Another size, and it is made anew; saves in flight keep theirs.
-    pub(crate) fn pool(&self, bytes: u64) -> Arc<SnapshotPool> {
+    pub(crate) fn pool(&self, platform: &dyn Platform, bytes: u64) -> Arc<SnapshotPool> {
         let mut state = self.state.lock();
         match &state.pool {
             Some(pool) if pool.bytes() == SnapshotPool::bytes_of(bytes) => Arc::clone(pool),
             _ => {
-                let pool = Arc::new(SnapshotPool::new(bytes));
+                let pool = Arc::new(SnapshotPool::new(platform, bytes));
                 state.pool = Some(Arc::clone(&pool));
                 pool
             }
@@ -72,20 +77,20 @@ impl Turns {
     pub(crate) fn wait_turn(&self, ticket: u64, is_stopped: impl Fn() -> bool) {
         let mut state = self.state.lock();
         while state.in_flight.first() != Some(&ticket) && !is_stopped() {
-            self.changed.wait(&mut state);
+            state.wait();
         }
     }
 
     /// A save has ended.
     pub(crate) fn leave(&self, ticket: u64) {
         self.state.lock().in_flight.remove(&ticket);
-        self.changed.notify_all();
+        self.state.notify_all();
     }
 
     /// Makes those who wait look whether they are to stop.
     pub(crate) fn wake(&self) {
         drop(self.state.lock());
-        self.changed.notify_all();
+        self.state.notify_all();
     }
 
     /// Keeps the failure of a save whose handle is gone.
@@ -99,7 +104,7 @@ impl Turns {
     pub(crate) fn wait_idle(&self) -> Result<()> {
         let mut state = self.state.lock();
         while !state.in_flight.is_empty() {
-            self.changed.wait(&mut state);
+            state.wait();
         }
         state.unheard.take().map_or(Ok(()), Err)
     }
@@ -116,10 +121,14 @@ impl fmt::Debug for Turns {
 /// Shared by every handle of a store that a caller has; the threads that save in the background
 /// have handles without it. When the last is gone it waits for them, so that a program which drops
 /// its store and ends has saved what it began to save.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct WaitAtDrop(Arc<Turns>);
 
 impl WaitAtDrop {
+    pub(crate) fn new(platform: &dyn Platform) -> Self {
+        Self(Arc::new(Turns::new(platform)))
+    }
+
     pub(crate) fn turns(&self) -> &Arc<Turns> {
         &self.0
     }

@@ -1,3 +1,5 @@
+use swath_engine::Kernel;
+
 use super::*;
 use crate::fixtures::{Fixture, Tensor, views};
 
@@ -275,12 +277,11 @@ fn a_thread_that_panics_is_an_error_and_no_hang() {
             .unwrap();
         let turns = store.turns();
         let job = Arc::new(Job {
-            pool: turns.pool(0),
+            pool: turns.pool(&Kernel, 0),
             ticket: turns.enter(),
             turns: Arc::clone(turns),
             is_stopped: AtomicBool::new(false),
-            state: Mutex::default(),
-            changed: Condvar::new(),
+            state: Gate::new(&Kernel, "a save", JobState::default()),
         });
         job.send(Parcel::impossible(&job.pool));
         let background = Arc::clone(&job);

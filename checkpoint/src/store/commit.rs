@@ -5,7 +5,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use parking_lot::MutexGuard;
+use swath_engine::GateGuard;
 
 use crate::blob;
 use crate::catalog::{Catalog, CheckpointEntry};
@@ -21,7 +21,7 @@ use crate::store::state::{Held, catalog_bytes};
 use crate::store::{CheckpointInfo, Store, lane_of};
 
 impl Store {
-    pub(super) fn begin_commit(&self) -> Result<MutexGuard<'_, ()>> {
+    pub(super) fn begin_commit(&self) -> Result<GateGuard<'_, ()>> {
         let guard = self.0.committing.lock();
         self.check_writable()?;
         Ok(guard)
