@@ -1,7 +1,7 @@
 //! What the tests of Swath share.
 //!
 //! - [`sim`]: a platform of simulated devices: memory instead of media, completions in an order
-//!   that a seed chooses, faults where a test wants them.
+//!   that a seed chooses, faults where a test wants them, crashes that take what was not flushed.
 //! - [`model`]: a volume as a flat array of bytes, to compare with.
 //! - [`fixtures`]: real files and loop devices to work on, made in one place; backends probed.
 //! - [`seed`]: where randomness comes from, and how a failure is replayed.

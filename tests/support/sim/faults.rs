@@ -1,5 +1,8 @@
 //! [`Fault`]: what goes wrong, where, when and how often.
 
+use std::fmt;
+use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use swath_engine::OpKind;
@@ -8,10 +11,25 @@ use swath_engine::OpKind;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// With an error number, such as `libc::EIO`. Any number of whole sectors from the start on may
-    /// have been transferred before, as with a real drive.
+    /// have been transferred before, as with a real drive. A flush that fails, but for `EAGAIN`,
+    /// `EINTR` and `ECANCELED`, leaves it unknown what is durable.
     Errno(i32),
     /// After this many bytes, if it has more.
     Short(u64),
+    /// With the device gone: this operation and all later ones end with `ENODEV`, those in flight
+    /// as well. What was in its cache stays there until the world crashes.
+    Gone,
+    /// As if nothing were wrong, but not before so many nanoseconds of simulated time.
+    Late(u64),
+    /// Acknowledged and not done: a lost write, a flush that lies.
+    Ignored,
+    /// Acknowledged in full, and some of its sectors were not written.
+    Torn,
+    /// Done at this offset instead of its own.
+    Misdirected(u64),
+    /// Done, and one bit of what lies there is wrong from now on: this one, counted from the first
+    /// bit of the operation's range on. A read sees it, too.
+    Rot(u64),
 }
 
 /// A rule: which operations end how. The oldest rule that matches decides.
@@ -22,14 +40,23 @@ pub enum Outcome {
 ///
 /// // The third write to "b" fails, once.
 /// let fault = Fault::errno(5).of(OpKind::Write).on("b").after(2).times(1);
+/// assert_eq!(fault.to_string(), "write on b, after 2, 1 time: Input/output error (os error 5)");
+/// // A sector that cannot be read.
+/// let _ = Fault::errno(5).of(OpKind::Read).on("a").within(1 << 20..(1 << 20) + 512);
+/// // Every seventh transfer is short.
+/// let _ = Fault::short(512).every(7);
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     outcome: Outcome,
     kind: Option<OpKind>,
     device: Option<PathBuf>,
+    place: Option<Range<u64>>,
     after: u64,
+    every: u64,
     times: u64,
+    /// How many operations matched.
+    seen: u64,
 }
 
 impl Fault {
@@ -39,8 +66,11 @@ impl Fault {
             outcome,
             kind: None,
             device: None,
+            place: None,
             after: 0,
+            every: 1,
             times: u64::MAX,
+            seen: 0,
         }
     }
 
@@ -52,6 +82,31 @@ impl Fault {
     /// Every transfer of every device ends after `bytes`.
     pub const fn short(bytes: u64) -> Self {
         Self::new(Outcome::Short(bytes))
+    }
+
+    /// The device goes away with the first operation.
+    pub const fn gone() -> Self {
+        Self::new(Outcome::Gone)
+    }
+
+    /// Every operation takes so much simulated time at least.
+    pub const fn late(nanoseconds: u64) -> Self {
+        Self::new(Outcome::Late(nanoseconds))
+    }
+
+    /// Every write is acknowledged and not stored.
+    pub fn lost_write() -> Self {
+        Self::new(Outcome::Ignored).of(OpKind::Write)
+    }
+
+    /// Every flush is acknowledged and makes nothing durable.
+    pub fn lying_flush() -> Self {
+        Self::new(Outcome::Ignored).of(OpKind::Flush)
+    }
+
+    /// Every write is acknowledged and stored in part.
+    pub fn torn_write() -> Self {
+        Self::new(Outcome::Torn).of(OpKind::Write)
     }
 
     /// Only operations of this kind.
@@ -72,11 +127,34 @@ impl Fault {
         }
     }
 
+    /// Only operations that touch this range of their device. A flush touches none.
+    #[must_use]
+    pub fn within(self, place: Range<u64>) -> Self {
+        Self {
+            place: Some(place),
+            ..self
+        }
+    }
+
     /// Only after so many operations that match.
     #[must_use]
     pub fn after(self, count: u64) -> Self {
         Self {
             after: count,
+            ..self
+        }
+    }
+
+    /// Only each `period`th of the operations that match.
+    ///
+    /// # Panics
+    ///
+    /// When the period is zero.
+    #[must_use]
+    pub fn every(self, period: u64) -> Self {
+        assert!(period > 0, "a period is at least one");
+        Self {
+            every: period,
             ..self
         }
     }
@@ -91,17 +169,66 @@ impl Fault {
     }
 
     /// How an operation ends by this rule, which counts it.
-    pub(super) fn strike(&mut self, kind: OpKind, device: &Path) -> Option<Outcome> {
+    pub(super) fn strike(
+        &mut self,
+        kind: OpKind,
+        device: &Path,
+        range: Range<u64>,
+    ) -> Option<Outcome> {
+        let touches = |place: &Range<u64>| place.start < range.end && range.start < place.end;
         let matches = self.kind.is_none_or(|wanted| wanted == kind)
-            && self.device.as_deref().is_none_or(|wanted| wanted == device);
+            && self.device.as_deref().is_none_or(|wanted| wanted == device)
+            && self.place.as_ref().is_none_or(touches);
         if !matches {
             return None;
         }
-        if self.after > 0 {
-            self.after -= 1;
+        self.seen += 1;
+        if self.seen <= self.after || !(self.seen - self.after - 1).is_multiple_of(self.every) {
             return None;
         }
         self.times = self.times.checked_sub(1)?;
         Some(self.outcome)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            Some(kind) => write!(f, "{kind}")?,
+            None => f.write_str("anything")?,
+        }
+        if let Some(device) = &self.device {
+            write!(f, " on {}", device.display())?;
+        }
+        if let Some(place) = &self.place {
+            write!(f, " in {}..{}", place.start, place.end)?;
+        }
+        if self.after > 0 {
+            write!(f, ", after {}", self.after)?;
+        }
+        if self.every > 1 {
+            write!(f, ", every {}", self.every)?;
+        }
+        match self.times {
+            u64::MAX => {}
+            1 => f.write_str(", 1 time")?,
+            times => write!(f, ", {times} times")?,
+        }
+        write!(f, ": {}", self.outcome)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Errno(errno) => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
+            Self::Short(bytes) => write!(f, "short, {bytes} bytes"),
+            Self::Gone => f.write_str("the device goes away"),
+            Self::Late(nanoseconds) => write!(f, "late by {nanoseconds} ns"),
+            Self::Ignored => f.write_str("acknowledged, not done"),
+            Self::Torn => f.write_str("acknowledged, torn"),
+            Self::Misdirected(offset) => write!(f, "misdirected to {offset}"),
+            Self::Rot(bit) => write!(f, "bit {bit} rots"),
+        }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,36 +11,21 @@ use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use swath_engine::queue::Queue;
 use swath_engine::{
-    Device, Error, ErrorKind, Geometry, Identity, OpKind, OpenOptions, Platform, QueueOptions,
-    Result,
+    Device, Error, ErrorKind, Geometry, Identity, OpenOptions, Platform, QueueOptions, Result,
 };
 
-use super::device::{Media, SimDevice, Store};
+use super::device::SimDevice;
 use super::faults::Fault;
+use super::flight::InFlight;
+use super::image::Image;
+use super::media::{Media, Store};
 use super::queue::SimQueue;
-
-/// A raw operation as it ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Traced {
-    /// The path its device was added by.
-    pub device: PathBuf,
-    /// What it did.
-    pub kind: OpKind,
-    /// Whether it was to be durable at once.
-    pub fua: bool,
-    /// The first byte on the device.
-    pub offset: u64,
-    /// How many bytes it was to move.
-    pub length: u64,
-    /// In how many pieces its memory lay.
-    pub memory_pieces: usize,
-    /// What the queue gave as its result.
-    pub result: i32,
-}
+use super::record::Event;
+use super::trace::{TRACE_MAX, Trace, Traced};
 
 /// The platform of simulated devices. Clones share it.
 #[derive(Clone)]
-pub struct SimPlatform(Arc<World>);
+pub struct SimPlatform(pub(super) Arc<World>);
 
 pub(super) struct World {
     pub(super) state: Mutex<State>,
@@ -53,11 +37,21 @@ pub(super) struct State {
     pub(super) rng: ChaCha8Rng,
     pub(super) now_ns: u64,
     pub(super) is_held: bool,
+    /// Whether the power has failed.
+    pub(super) is_off: bool,
     pub(super) refused_visits: u32,
     pub(super) faults: Vec<Fault>,
-    pub(super) trace: Vec<Traced>,
-    media: BTreeMap<u64, Media>,
+    pub(super) trace: Trace,
+    pub(super) recording: Option<Vec<Event>>,
+    /// By number, which is the order in which they were added.
+    pub(super) media: BTreeMap<u64, Media>,
     paths: BTreeMap<PathBuf, u64>,
+    /// By the number of their queue.
+    pub(super) in_flight: BTreeMap<u64, Vec<InFlight>>,
+    /// The numbers that were given out to queues, operations and openers.
+    pub(super) queues: u64,
+    pub(super) operations: u64,
+    openers: u64,
 }
 
 impl State {
@@ -65,12 +59,6 @@ impl State {
         self.media
             .get_mut(&number)
             .expect("a device is never removed from its platform")
-    }
-
-    /// The path a device was added by.
-    pub(super) fn path_of(&self, number: u64) -> &Path {
-        let mut paths = self.paths.iter().filter(|&(_, &other)| other == number);
-        paths.next().expect("every device has a path").0
     }
 
     fn at(&mut self, path: impl AsRef<Path>) -> &mut Media {
@@ -81,6 +69,23 @@ impl State {
             .unwrap_or_else(|| panic!("no {}", path.display()));
         self.media(number)
     }
+
+    pub(super) fn record(&mut self, event: impl FnOnce() -> Event) {
+        if let Some(recording) = &mut self.recording {
+            recording.push(event());
+        }
+    }
+
+    /// Adds a device at a new path.
+    pub(super) fn add(&mut self, path: &Path, geometry: Geometry, store: Store) -> &mut Media {
+        // Unique in the process, so that a device of another platform is known as such.
+        static NUMBER: AtomicU64 = AtomicU64::new(1);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let old = self.paths.insert(path.to_path_buf(), number);
+        assert!(old.is_none(), "{} was there already", path.display());
+        let media = Media::new(number, path.to_path_buf(), geometry, store);
+        self.media.entry(number).or_insert(media)
+    }
 }
 
 impl SimPlatform {
@@ -90,11 +95,17 @@ impl SimPlatform {
             rng: ChaCha8Rng::seed_from_u64(seed),
             now_ns: 0,
             is_held: false,
+            is_off: false,
             refused_visits: 0,
             faults: Vec::new(),
-            trace: Vec::new(),
+            trace: Trace::new(TRACE_MAX),
+            recording: None,
             media: BTreeMap::new(),
             paths: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            queues: 0,
+            operations: 0,
+            openers: 0,
         };
         Self(Arc::new(World {
             state: Mutex::new(state),
@@ -114,36 +125,29 @@ impl SimPlatform {
         (platform, paths)
     }
 
+    // ---- devices -----------------------------------------------------------------------------
+
     /// Adds a device at a new path.
     pub fn add(&self, path: impl AsRef<Path>, geometry: Geometry, store: Store) {
-        // Unique in the process, so that a device of another platform is known as such.
-        static NUMBER: AtomicU64 = AtomicU64::new(1);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let mut state = self.0.state.lock();
-        let media = Media {
-            number,
-            geometry,
-            store,
-            readers: 0,
-            has_writer: false,
-        };
-        state.media.insert(number, media);
-        let old = state.paths.insert(path.as_ref().to_path_buf(), number);
-        assert!(
-            old.is_none(),
-            "{} was there already",
-            path.as_ref().display()
-        );
+        self.0.state.lock().add(path.as_ref(), geometry, store);
     }
 
     /// Adds a device with the size and the bytes of another, as dd makes it.
     pub fn copy(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) {
-        let (geometry, store) = {
-            let mut state = self.0.state.lock();
-            let media = state.at(from);
-            (media.geometry.clone(), media.store.clone())
-        };
-        self.add(to, geometry, store);
+        let mut state = self.0.state.lock();
+        let media = state.at(from);
+        let (geometry, image) = (media.geometry.clone(), media.current().clone());
+        state.add(to.as_ref(), geometry, Store::Kept(image));
+    }
+
+    /// The devices, in the order in which they were added.
+    pub fn devices(&self) -> Vec<(PathBuf, Geometry)> {
+        let state = self.0.state.lock();
+        state
+            .media
+            .values()
+            .map(|media| (media.path.clone(), media.geometry.clone()))
+            .collect()
     }
 
     /// Changes the size of a device. Those who have it open learn of it from their operations.
@@ -151,26 +155,61 @@ impl SimPlatform {
         self.0.state.lock().at(path).geometry.capacity_bytes = bytes;
     }
 
-    /// What is on a device.
+    /// What a device writes as a whole or not at all: 512 bytes or its block, unless told
+    /// otherwise. A drive with blocks of 4096 bytes may tear at 512.
+    ///
+    /// # Panics
+    ///
+    /// When it is neither 512 nor 4096.
+    pub fn tear_at(&self, path: impl AsRef<Path>, bytes: u64) {
+        assert!(bytes == 512 || bytes == 4096, "a sector of {bytes} bytes");
+        self.0.state.lock().at(path).tear_bytes = bytes;
+    }
+
+    /// What is on a device, as a read sees it.
     pub fn peek(&self, path: impl AsRef<Path>, offset: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
-        self.0.state.lock().at(path).store.read(offset, &mut bytes);
+        let mut state = self.0.state.lock();
+        state.at(path).current().read(offset, &mut bytes);
         bytes
     }
 
-    /// Changes what is on a device.
+    /// Changes what is on a device, durably.
     pub fn poke(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) {
-        self.0.state.lock().at(path).store.write(offset, bytes);
+        self.0.state.lock().at(path).poke(offset, bytes);
     }
+
+    /// All that a device holds, as a read sees it. Costs nothing.
+    pub fn image(&self, path: impl AsRef<Path>) -> Image {
+        self.0.state.lock().at(path).current().clone()
+    }
+
+    /// What a crash would leave at the least: what is durable. Costs nothing.
+    pub fn durable_image(&self, path: impl AsRef<Path>) -> Image {
+        self.0.state.lock().at(path).durable().clone()
+    }
+
+    /// Whether a device has nothing in its cache that a crash could take.
+    pub fn is_clean(&self, path: impl AsRef<Path>) -> bool {
+        self.0.state.lock().at(path).is_clean()
+    }
+
+    // ---- what goes wrong ---------------------------------------------------------------------
 
     /// Adds a rule for what goes wrong from now on.
     pub fn inject(&self, fault: Fault) {
         self.0.state.lock().faults.push(fault);
     }
 
-    /// Takes all rules back.
+    /// Takes all rules back. A device that is gone stays gone.
     pub fn heal(&self) {
         self.0.state.lock().faults.clear();
+    }
+
+    /// Pulls a device out: what is in flight and all that follows ends with `ENODEV`.
+    pub fn pull(&self, path: impl AsRef<Path>) {
+        self.0.state.lock().at(path).is_gone = true;
+        self.0.moved.notify_all();
     }
 
     /// The next `count` visits to a queue are refused as a whole, as a kernel may.
@@ -183,15 +222,58 @@ impl SimPlatform {
         self.0.state.lock().is_held = true;
     }
 
+    /// Holds back the completions of one device until [`release`](Self::release).
+    pub fn hang(&self, path: impl AsRef<Path>) {
+        self.0.state.lock().at(path).is_hung = true;
+    }
+
     /// Lets completions go on.
     pub fn release(&self) {
-        self.0.state.lock().is_held = false;
+        let mut state = self.0.state.lock();
+        state.is_held = false;
+        for media in state.media.values_mut() {
+            media.is_hung = false;
+        }
         self.0.moved.notify_all();
     }
 
-    /// The operations that ended since this was last called, in the order in which they did.
+    // ---- what happened -----------------------------------------------------------------------
+
+    /// Simulated time: nanoseconds since the platform was made.
+    pub fn now_ns(&self) -> u64 {
+        self.0.state.lock().now_ns
+    }
+
+    /// The operations that ended since this was last called, in the order in which they did; the
+    /// last 131,072 of them unless told otherwise.
     pub fn take_trace(&self) -> Vec<Traced> {
-        std::mem::take(&mut self.0.state.lock().trace)
+        self.0.state.lock().trace.take()
+    }
+
+    /// Remembers at most `max` operations.
+    pub fn limit_trace(&self, max: usize) {
+        self.0.state.lock().trace.limit(max);
+    }
+
+    /// The last `count` operations, one a line, for people.
+    pub fn trace_tail(&self, count: usize) -> String {
+        self.0.state.lock().trace.tail(count)
+    }
+
+    /// Keeps everything that happens from now on, bytes included.
+    pub fn record(&self) {
+        self.0.state.lock().recording = Some(Vec::new());
+    }
+
+    /// Adds a mark of the test's own to what is kept.
+    pub fn mark(&self, words: &'static str) {
+        self.0.state.lock().record(|| Event::Mark(words));
+    }
+
+    /// What was kept; nothing is kept from now on.
+    pub fn take_recording(&self) -> Vec<Event> {
+        let mut state = self.0.state.lock();
+        state.recording.take().unwrap_or_default()
     }
 }
 
@@ -203,17 +285,19 @@ impl Platform for SimPlatform {
             .paths
             .get(path)
             .ok_or_else(|| refused(ErrorKind::NotFound, "there is nothing at this path"))?;
+        state.openers += 1;
+        let (opener, is_off) = (state.openers, state.is_off);
         let media = state.media(number);
-        if !media.lock(options) {
-            return Err(refused(
-                ErrorKind::InUse,
-                "in use: another opener holds its lock",
-            ));
+        if is_off || media.is_gone {
+            return Err(refused(ErrorKind::Gone, "the device is gone"));
         }
+        let opened = media.locks.open(opener, options);
+        opened.map_err(|error| error.with_path(path))?;
         Ok(Arc::new(SimDevice {
             world: Arc::clone(&self.0),
             path: path.to_path_buf(),
-            number: media.number,
+            number,
+            opener,
             geometry: media.geometry.clone(),
             options: *options,
         }))
@@ -238,11 +322,6 @@ impl Platform for SimPlatform {
             options.depth as usize,
         )))
     }
-}
-
-/// The refusal of a visit.
-pub(super) fn refusal() -> io::Error {
-    io::Error::from_raw_os_error(libc::EBUSY)
 }
 
 impl fmt::Debug for SimPlatform {

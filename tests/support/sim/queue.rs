@@ -5,26 +5,22 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use libc::iovec;
 use rand::RngExt;
-use swath_engine::queue::{
-    Memory, Queue, RAW_BYTES_MAX, RAW_IOVECS_MAX, RawCompletion, RawOp, Wake,
-};
+use swath_engine::queue::{Queue, RAW_BYTES_MAX, RAW_IOVECS_MAX, RawCompletion, RawOp, Wake};
 use swath_engine::{Backend, OpKind, QueueDescription};
 
 use super::faults::Outcome;
-use super::platform::{State, Traced, World, refusal};
+use super::flight::{InFlight, perform, runs_of};
+use super::platform::{State, World};
+use super::record::{Event, Submitted};
 
-/// What a drive writes as a whole even when it stops in the middle.
-const SECTOR_BYTES: u64 = 512;
-
-/// A queue over simulated devices.
+/// A queue over simulated devices. What is in flight lies in the world, where a crash finds it.
 #[derive(Debug)]
 pub struct SimQueue {
     world: Arc<World>,
+    number: u64,
     devices: Vec<u64>,
     capacity: usize,
-    in_flight: Vec<RawOp>,
     description: QueueDescription,
     waker: Arc<SimWaker>,
 }
@@ -56,56 +52,82 @@ impl SimQueue {
             flags: "simulated".to_owned(),
             reasons: Vec::new(),
         };
-        let in_flight = Vec::with_capacity(capacity);
+        let number = {
+            let mut state = world.state.lock();
+            state.queues += 1;
+            let number = state.queues;
+            state.in_flight.insert(number, Vec::new());
+            number
+        };
         Self {
             world,
+            number,
             devices,
             capacity,
-            in_flight,
             description,
             waker: Arc::new(waker),
         }
     }
 
-    /// Completes `min` operations, and by chance more.
+    /// Completes `min` operations, and by chance more. Fewer only where devices hang.
     fn deliver(
-        &mut self,
+        &self,
         state: &mut State,
         min: usize,
         completions: &mut Vec<RawCompletion>,
     ) -> io::Result<()> {
         if state.refused_visits > 0 {
             state.refused_visits -= 1;
-            return Err(refusal());
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
         }
-        let count = state
-            .rng
-            .random_range(min.min(self.in_flight.len())..=self.in_flight.len());
-        for _ in 0..count {
-            let next = state.rng.random_range(0..self.in_flight.len());
-            let op = self.in_flight.swap_remove(next);
+        let all = state.in_flight[&self.number].len();
+        let count = state.rng.random_range(min.min(all)..=all);
+        let mut given = 0;
+        while given < count {
+            let Some(place) = state.pick(self.number, given < min) else {
+                break;
+            };
+            let list = state.in_flight.get_mut(&self.number).expect("a list");
+            let op = list.swap_remove(place);
             state.now_ns += state.rng.random_range(1_000..100_000);
-            let result = perform(state, self.devices[op.device as usize], &op);
-            completions.push(RawCompletion {
-                token: op.token,
+            let fault = state.strike(&op);
+            if let Some(Outcome::Late(nanoseconds)) = fault
+                && !op.is_late
+            {
+                let op = InFlight {
+                    due_ns: state.now_ns.saturating_add(nanoseconds),
+                    is_late: true,
+                    ..op
+                };
+                state.in_flight.entry(self.number).or_default().push(op);
+                continue;
+            }
+            let result = perform(state, &op, fault);
+            state.record(|| Event::Completed {
+                number: op.number,
                 result,
             });
+            completions.push(RawCompletion {
+                token: op.raw.token,
+                result,
+            });
+            given += 1;
         }
         Ok(())
     }
 
-    fn check(&self, op: &RawOp) {
+    fn check(&self, state: &mut State, op: &RawOp) {
+        let list = &state.in_flight[&self.number];
         assert!(
-            self.in_flight.len() < self.capacity,
+            list.len() < self.capacity,
             "more in flight than the queue takes"
         );
         assert!(
-            self.in_flight.iter().all(|other| other.token != op.token),
+            list.iter().all(|other| other.raw.token != op.token),
             "token {} is in flight already",
             op.token
         );
         let number = self.devices[op.device as usize];
-        let mut state = self.world.state.lock();
         let geometry = &state.media(number).geometry;
         let mask = u64::from(geometry.offset_align_bytes) - 1;
         assert_eq!((op.offset | op.length) & mask, 0, "{op:?} is not aligned");
@@ -150,9 +172,70 @@ impl SimQueue {
     }
 }
 
-// SAFETY: memory is touched in `perform` only, which runs between taking the operation off
-// `in_flight` and handing out its completion within one visit; that happens once for each. Nothing
-// else holds the operations, so dropping the queue ends all use of memory.
+impl State {
+    /// Which of a queue's operations ends next. Time goes on to the first that is due when one
+    /// must end, and else by chance.
+    fn pick(&mut self, queue: u64, must: bool) -> Option<usize> {
+        let Self {
+            media,
+            in_flight,
+            rng,
+            now_ns,
+            is_off,
+            ..
+        } = self;
+        let list = &in_flight[&queue];
+        let is_stuck = |op: &InFlight| {
+            let media = &media[&op.device];
+            media.is_hung && !media.is_gone && !*is_off
+        };
+        let may_end =
+            |now_ns: u64| (0..list.len()).filter(move |&place| list[place].due_ns <= now_ns);
+        let mut count = may_end(*now_ns)
+            .filter(|&place| !is_stuck(&list[place]))
+            .count();
+        if count == 0 && (must || rng.random_range(0..8) == 0) {
+            let free = list.iter().filter(|op| !is_stuck(op));
+            *now_ns = free.map(|op| op.due_ns).min()?.max(*now_ns);
+            count = may_end(*now_ns)
+                .filter(|&place| !is_stuck(&list[place]))
+                .count();
+        }
+        if count == 0 {
+            return None;
+        }
+        let chosen = rng.random_range(0..count);
+        may_end(*now_ns)
+            .filter(|&place| !is_stuck(&list[place]))
+            .nth(chosen)
+    }
+
+    /// Whether a queue has something that can end.
+    fn can_end(&self, queue: u64) -> bool {
+        self.in_flight[&queue].iter().any(|op| {
+            let media = &self.media[&op.device];
+            !media.is_hung || media.is_gone || self.is_off
+        })
+    }
+
+    /// What goes wrong with an operation that is about to end.
+    fn strike(&mut self, op: &InFlight) -> Option<Outcome> {
+        let Self { faults, media, .. } = self;
+        let path = &media[&op.device].path;
+        let range = op.raw.offset..op.raw.offset + op.raw.length;
+        faults.iter_mut().find_map(|fault| {
+            let outcome = fault.strike(op.raw.kind, path, range.clone())?;
+            // Once late is enough: what else there is may strike then.
+            (!op.is_late || !matches!(outcome, Outcome::Late(_))).then_some(outcome)
+        })
+    }
+}
+
+// SAFETY: memory is touched in `perform`, which runs between taking the operation off the list of
+// those in flight and handing out its completion, within one visit and under the world's lock; that
+// happens once for each. Besides it is read, under the same lock, by a crash and at submission, while
+// the operation is in flight. Nothing else holds the operations, and dropping the queue takes them
+// off the list, so it ends all use of memory.
 unsafe impl Queue for SimQueue {
     fn description(&self) -> &QueueDescription {
         &self.description
@@ -163,34 +246,59 @@ unsafe impl Queue for SimQueue {
     }
 
     unsafe fn submit(&mut self, op: &RawOp) {
-        self.check(op);
-        self.in_flight.push(*op);
+        let mut guard = self.world.state.lock();
+        let state = &mut *guard;
+        self.check(state, op);
+        state.operations += 1;
+        let device = self.devices[op.device as usize];
+        let op = InFlight {
+            raw: *op,
+            number: state.operations,
+            queue: self.number,
+            device,
+            submitted_ns: state.now_ns,
+            due_ns: state.now_ns,
+            is_late: false,
+            cover: (op.kind == OpKind::Flush).then(|| state.media(device).cover()),
+        };
+        let place = state.media.keys().position(|&number| number == device);
+        state.record(|| {
+            Event::Submitted(Arc::new(Submitted {
+                number: op.number,
+                device: place.expect("it is there"),
+                kind: op.raw.kind,
+                fua: op.raw.fua,
+                offset: op.raw.offset,
+                length: op.raw.length,
+                bytes: op.bytes(),
+            }))
+        });
+        state.in_flight.entry(self.number).or_default().push(op);
     }
 
     fn poll(&mut self, completions: &mut Vec<RawCompletion>) -> io::Result<()> {
-        let world = Arc::clone(&self.world);
-        let mut state = world.state.lock();
-        if state.is_held {
+        let mut state = self.world.state.lock();
+        if state.is_held && !state.is_off {
             return Ok(());
         }
         self.deliver(&mut state, 0, completions)
     }
 
     fn wait(&mut self, min: usize, completions: &mut Vec<RawCompletion>) -> io::Result<()> {
-        let world = Arc::clone(&self.world);
-        let mut state = world.state.lock();
+        let mut state = self.world.state.lock();
         loop {
+            let is_held = state.is_held && !state.is_off;
             if self.waker.is_woken.swap(false, Ordering::Relaxed) {
-                return if state.is_held {
+                return if is_held {
                     Ok(())
                 } else {
                     self.deliver(&mut state, 0, completions)
                 };
             }
-            if !state.is_held && !self.in_flight.is_empty() {
+            if !is_held && state.can_end(self.number) {
                 return self.deliver(&mut state, min, completions);
             }
-            world.moved.wait(&mut state);
+            self.world.moved.wait(&mut state);
         }
     }
 
@@ -203,100 +311,8 @@ unsafe impl Queue for SimQueue {
     }
 }
 
-/// Does what an operation asks, as far as faults let it, and gives its result.
-fn perform(state: &mut State, number: u64, op: &RawOp) -> i32 {
-    let device = state.path_of(number).to_path_buf();
-    let outcome = state
-        .faults
-        .iter_mut()
-        .find_map(|fault| fault.strike(op.kind, &device));
-    let runs = runs_of(op);
-    let media = state.media(number);
-    // A device that has shrunk ends early.
-    let reachable = media
-        .geometry
-        .capacity_bytes
-        .saturating_sub(op.offset)
-        .min(op.length);
-    let result = match outcome {
-        Some(Outcome::Errno(errno)) => {
-            let sectors = state.rng.random_range(0..=reachable / SECTOR_BYTES);
-            transfer(state, number, op, &runs, sectors * SECTOR_BYTES);
-            -errno
-        }
-        Some(Outcome::Short(bytes)) if op.kind.has_memory() => {
-            transfer(state, number, op, &runs, bytes.min(reachable))
-        }
-        _ if op.kind == OpKind::Flush => 0,
-        _ if reachable == 0 && op.kind != OpKind::Read => -libc::ENOSPC,
-        _ => transfer(state, number, op, &runs, reachable),
-    };
-    state.trace.push(Traced {
-        device,
-        kind: op.kind,
-        fua: op.fua,
-        offset: op.offset,
-        length: op.length,
-        memory_pieces: runs.len(),
-        result,
-    });
-    result
-}
-
-/// Moves the first `bytes` of an operation, and gives the result of one that moved so many.
-fn transfer(
-    state: &mut State,
-    number: u64,
-    op: &RawOp,
-    runs: &[(*mut u8, u64)],
-    bytes: u64,
-) -> i32 {
-    let store = &mut state.media(number).store;
-    match op.kind {
-        OpKind::Flush => return 0,
-        // After a discard a drive may return anything; zeroes are what most of them do.
-        OpKind::Discard | OpKind::WriteZeroes => {
-            store.zero(op.offset, bytes);
-            return 0;
-        }
-        OpKind::Read | OpKind::Write => {}
-    }
-    let mut offset = op.offset;
-    let mut left = bytes;
-    for &(pointer, length) in runs {
-        let part = usize::try_from(length.min(left)).expect("memory fits in memory");
-        if part == 0 || matches!(store, super::Store::Counting) {
-            break;
-        }
-        if op.kind == OpKind::Read {
-            // SAFETY: whoever submitted the operation promised that this run is valid for writes
-            // and nobody else's until the completion, which has not been given yet.
-            let memory = unsafe { std::slice::from_raw_parts_mut(pointer, part) };
-            store.read(offset, memory);
-        } else {
-            // SAFETY: likewise valid for reads, and nobody changes it.
-            let memory = unsafe { std::slice::from_raw_parts(pointer.cast_const(), part) };
-            store.write(offset, memory);
-        }
-        offset += part as u64;
-        left -= part as u64;
-    }
-    i32::try_from(bytes).expect("one operation is below 2 GiB")
-}
-
-/// The runs of memory of an operation: first byte and length.
-fn runs_of(op: &RawOp) -> Vec<(*mut u8, u64)> {
-    match op.memory {
-        Memory::None => Vec::new(),
-        Memory::Flat { pointer, .. } => vec![(pointer, op.length)],
-        Memory::Vector { iovecs, count } => {
-            // SAFETY: whoever submitted the operation promised that the list is valid until the
-            // completion.
-            let iovecs: &[iovec] = unsafe { std::slice::from_raw_parts(iovecs, count as usize) };
-            iovecs
-                .iter()
-                .map(|iovec| (iovec.iov_base.cast(), iovec.iov_len as u64))
-                .collect()
-        }
+impl Drop for SimQueue {
+    fn drop(&mut self) {
+        self.world.state.lock().in_flight.remove(&self.number);
     }
 }
