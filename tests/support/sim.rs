@@ -58,6 +58,7 @@ mod plan;
 mod platform;
 mod queue;
 mod record;
+mod scheduler;
 mod trace;
 mod world;
 
@@ -70,6 +71,7 @@ pub use plan::{FaultMix, FaultPlan};
 pub use platform::SimPlatform;
 pub use queue::SimQueue;
 pub use record::{Event, Submitted};
+pub use scheduler::{SimScheduler, Steps};
 pub use trace::Traced;
 pub use world::SimWorld;
 
