@@ -58,6 +58,10 @@ pub const CHECKPOINTS_MAX: usize = 1 << 20;
 /// The most bytes the metadata of one checkpoint may have, keys and values together.
 pub const METADATA_BYTES_MAX: usize = 16 << 20;
 
+/// The most that commits and ids of a catalog that is read may have reached: counting on from there
+/// does not wrap.
+const COUNTER_MAX: u64 = (1 << 63) - 1;
+
 const MAGIC: [u8; 8] = *b"SWCATLG\n";
 const VERSION: u32 = 1;
 const WHAT: &str = "catalog";
@@ -407,6 +411,9 @@ impl Catalog {
         if store_uuid.is_nil() || commit == 0 || next_id == 0 {
             return Err(cursor.damaged("the UUID, the commit or the next id is zero"));
         }
+        if commit.max(next_id) > COUNTER_MAX {
+            return Err(cursor.damaged("the commit or the next id is beyond any that there can be"));
+        }
         let least = CHECKPOINT_HEAD_BYTES + PLACE_HEAD_BYTES;
         let count = cursor.count(CHECKPOINTS_MAX, least)?;
         cursor.reserved_u32()?;
@@ -627,6 +634,28 @@ mod tests {
     }
 
     /// What was sealed by a broken or hostile writer has a right checksum, and is looked at again.
+    /// A count that is at its end would wrap with the next commit, and the store with it.
+    #[test]
+    fn counters_at_their_end_are_damage() {
+        let with = |at: usize, value: u64| {
+            let mut body = catalog(&["1"]).encode()[ENVELOPE_BYTES..].to_vec();
+            body[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            let mut writer = codec::begin(MAGIC, VERSION, 0);
+            writer.bytes(&body);
+            Catalog::decode(&codec::seal(writer))
+        };
+        // The commit is at 16 of the body, the next id at 24.
+        for at in [16, 24] {
+            for value in [COUNTER_MAX + 1, u64::MAX] {
+                let kind = with(at, value).unwrap_err().kind();
+                assert_eq!(kind, ErrorKind::Damaged, "{value} at {at}");
+            }
+            let mut last = with(at, COUNTER_MAX).unwrap();
+            last.advance();
+            last.reserve_id();
+        }
+    }
+
     #[test]
     fn sealed_nonsense_is_damage() {
         let names = ["1", "ab", "ac"];
