@@ -80,9 +80,10 @@ pub struct LeaseHolder {
 }
 
 impl Lease {
-    /// How many bytes it has.
+    /// How many bytes it has. Of a lease that was damaged on its way this is any number.
     pub fn space_bytes(&self) -> u64 {
-        self.extents.iter().map(|extent| extent.length).sum()
+        let lengths = self.extents.iter().map(|extent| extent.length);
+        lengths.fold(0, u64::saturating_add)
     }
 
     /// Takes the lease, in the process that will write. `members` are those of the owner's volume,

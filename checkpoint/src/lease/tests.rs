@@ -306,6 +306,11 @@ fn leases_that_were_changed_on_their_way_are_refused() {
         change(&mut changed, capacity);
         hold(&fixture, &changed).unwrap_err();
     }
+    // Lengths that do not add up to a number of bytes.
+    let mut endless = lease.clone();
+    endless.extents.push(Extent::new(1 << 40, u64::MAX));
+    assert_eq!(endless.space_bytes(), u64::MAX);
+    hold(&fixture, &endless).unwrap_err();
     hold(&fixture, &lease).unwrap();
     let volume = OpenOptions {
         guest: Some(session.lease(0).unwrap().guest()),
