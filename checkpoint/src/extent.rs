@@ -181,12 +181,7 @@ impl FreeSpace {
         if capacity_bytes > CAPACITY_BYTES_MAX {
             return Err(Error::invalid("the volume is larger than a store can be"));
         }
-        let mut space = Self {
-            by_offset: BTreeMap::new(),
-            by_length: BTreeSet::new(),
-            capacity_bytes: capacity_bytes - capacity_bytes % UNIT_BYTES,
-            free_bytes: 0,
-        };
+        let mut space = Self::none(capacity_bytes - capacity_bytes % UNIT_BYTES);
         let mut used: Vec<Extent> = used.into_iter().collect();
         used.sort_unstable();
         let mut end = 0;
@@ -213,6 +208,16 @@ impl FreeSpace {
         }
         space.insert(end, space.capacity_bytes - end);
         Ok(space)
+    }
+
+    /// Nothing of a volume of `capacity_bytes`; what is [freed](Self::free) is there.
+    pub(crate) fn none(capacity_bytes: u64) -> Self {
+        Self {
+            by_offset: BTreeMap::new(),
+            by_length: BTreeSet::new(),
+            capacity_bytes,
+            free_bytes: 0,
+        }
     }
 
     /// The bytes of the volume in whole units, free or not.

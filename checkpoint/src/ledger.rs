@@ -3,6 +3,9 @@
 //!
 //! It hands out space, keeps names apart, collects the tensors that are written, and remembers the
 //! first failure, so that nothing is committed over it.
+//!
+//! Space that is reserved is a promise that it is there, not a duty to use it: where it would cut a
+//! tensor into pieces, the store is asked first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +13,12 @@ use swath_engine::Gate;
 use swath_volume::{Guest, Volume};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::extent::{Extent, UNIT_BYTES};
+use crate::extent::{Extent, FreeSpace, UNIT_BYTES};
 use crate::index::TensorEntry;
 use crate::lent::Lent;
 use crate::names::CheckpointName;
 use crate::options::StoreOptions;
-use crate::store::Store;
+use crate::store::{Store, usable_bytes};
 
 pub(crate) struct Ledger {
     pub(crate) name: CheckpointName,
@@ -27,10 +30,9 @@ pub(crate) struct Ledger {
     state: Gate<LedgerState>,
 }
 
-#[derive(Default)]
 struct LedgerState {
     /// Space reserved and not used yet.
-    reserved: Vec<Extent>,
+    reserved: FreeSpace,
     /// All space that was taken from the store.
     taken: Vec<Extent>,
     /// Every name that was claimed; none: its data is still being written.
@@ -72,10 +74,18 @@ impl Ledger {
         store: Option<Store>,
         reserved: Vec<Extent>,
     ) -> Self {
+        let mut space = FreeSpace::none(usable_bytes(&volume));
+        for &extent in &reserved {
+            space.free(extent);
+        }
         let state = LedgerState {
-            taken: reserved.clone(),
-            reserved,
-            ..LedgerState::default()
+            reserved: space,
+            taken: reserved,
+            tensors: BTreeMap::new(),
+            error: None,
+            open: 0,
+            lent: Lent::default(),
+            finished: false,
         };
         Self {
             name,
@@ -120,7 +130,7 @@ impl Ledger {
             return Err(self.tensor_error(tensor, error));
         }
         state.finished = true;
-        state.reserved.clear();
+        state.reserved = FreeSpace::none(0);
         let tensors = std::mem::take(&mut state.tensors)
             .into_values()
             .flatten()
@@ -131,33 +141,32 @@ impl Ledger {
         })
     }
 
-    /// Takes at least `length` bytes of space, from what is reserved first. The first extent begins
-    /// at a multiple of `align` where that can be had.
+    /// Takes at least `length` bytes of space: one extent where one is to be had, of what is
+    /// reserved first, then of the store. One extent begins at a multiple of `align` where that can
+    /// be had.
     pub(crate) fn allocate(&self, length: u64, align: u64) -> Result<Vec<Extent>> {
         let mut state = self.state.lock();
-        let mut extents = Vec::with_capacity(1);
-        let mut missing = length;
-        // What lies before the border is left for small tensors.
-        if let Some(first) = state.reserved.first_mut() {
-            let skipped = first.offset.next_multiple_of(align) - first.offset;
-            if skipped > 0 && skipped + length <= first.length {
-                let head = Extent::new(first.offset, skipped);
-                *first = Extent::new(first.offset + skipped, first.length - skipped);
-                state.reserved.push(head);
-            }
+        let LedgerState {
+            reserved, taken, ..
+        } = &mut *state;
+        if reserved.largest_bytes() >= length {
+            let align = if self.can_skip(reserved, align) {
+                align
+            } else {
+                1
+            };
+            return Ok(reserved.allocate(length, align).expect("it fits"));
         }
-        while missing > 0
-            && let Some(first) = state.reserved.first_mut()
+        // What is reserved lies in pieces: it stays for what fits, as long as there is more.
+        if let Some(store) = &self.store
+            && let Some(extent) = store.try_take_one(length, align)
         {
-            let taken = first.length.min(missing);
-            extents.push(Extent::new(first.offset, taken));
-            missing -= taken;
-            first.offset += taken;
-            first.length -= taken;
-            if first.length == 0 {
-                state.reserved.remove(0);
-            }
+            taken.push(extent);
+            return Ok(vec![extent]);
         }
+        let have = reserved.free_bytes().min(length);
+        let mut extents = reserved.allocate(have, 1).expect("so much is there");
+        let missing = length - have;
         if missing > 0 {
             let more = match &self.store {
                 Some(store) => store.take_space(missing),
@@ -168,11 +177,11 @@ impl Ledger {
             };
             match more {
                 Ok(more) => {
-                    state.taken.extend(&more);
+                    taken.extend(&more);
                     extents.extend(more);
                 }
                 Err(error) => {
-                    state.reserved.extend(extents);
+                    extents.into_iter().for_each(|extent| reserved.free(extent));
                     return Err(error);
                 }
             }
@@ -180,25 +189,33 @@ impl Ledger {
         Ok(extents)
     }
 
+    /// Whether bytes of what is reserved may be left behind, so that a tensor begins on a border:
+    /// only while the store has as many elsewhere. Or the tensors that come last would have to make
+    /// do with what was left behind, in many small pieces.
+    fn can_skip(&self, reserved: &FreeSpace, align: u64) -> bool {
+        let left_behind = reserved.free_bytes() - reserved.largest_bytes();
+        self.store
+            .as_ref()
+            .is_some_and(|store| store.spare_bytes() >= left_behind + align)
+    }
+
     /// Takes one extent of at most `length` bytes: what is left of reserved space, or of the store,
     /// however little.
     pub(crate) fn allocate_up_to(&self, length: u64) -> Result<Extent> {
-        let reserved = {
-            let state = self.state.lock();
-            state.reserved.first().map(|first| first.length)
+        if let Some(extent) = self.state.lock().reserved.allocate_up_to(length, 1) {
+            return Ok(extent);
+        }
+        let Some(store) = &self.store else {
+            return Err(Error::new(
+                ErrorKind::NoSpace,
+                format!("the lease is used up: {length} bytes more are needed"),
+            ));
         };
-        let taken = match (reserved, &self.store) {
-            (Some(reserved), _) => self.allocate(reserved.min(length), UNIT_BYTES)?,
-            (None, Some(store)) => {
-                let taken = store.take_space_up_to(length)?;
-                self.state.lock().taken.extend(&taken);
-                taken
-            }
-            (None, None) => self.allocate(length, UNIT_BYTES)?,
-        };
+        let taken = store.take_space_up_to(length)?;
+        self.state.lock().taken.extend(&taken);
         let mut extents = taken.into_iter();
         let first = extents.next().expect("an allocation has an extent");
-        // It lies in pieces, or another thread took what was reserved.
+        // It lies in pieces.
         extents.for_each(|extent| self.give_back(extent));
         Ok(first)
     }
@@ -206,7 +223,7 @@ impl Ledger {
     /// Gives back what of an allocation was not used; the next allocations use it.
     pub(crate) fn give_back(&self, extent: Extent) {
         if extent.length > 0 {
-            self.state.lock().reserved.push(extent);
+            self.state.lock().reserved.free(extent);
         }
     }
 
@@ -269,7 +286,9 @@ impl Ledger {
             }
         }
         let unused = state.lent.accept(lease_id, &tensors)?;
-        state.reserved.extend(unused);
+        unused
+            .into_iter()
+            .for_each(|extent| state.reserved.free(extent));
         for tensor in tensors {
             state.tensors.insert(tensor.name.clone(), Some(tensor));
         }
@@ -282,7 +301,9 @@ impl Ledger {
         self.close_seat(&guest)?;
         let mut state = self.state.lock();
         let extents = state.lent.revoke(lease_id)?;
-        state.reserved.extend(extents);
+        extents
+            .into_iter()
+            .for_each(|extent| state.reserved.free(extent));
         Ok(())
     }
 
@@ -351,3 +372,6 @@ fn name_is_taken() -> Error {
         "the checkpoint has a tensor of this name already",
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,19 +71,19 @@ fn holders_and_owner_write_one_checkpoint() {
     // The rest of both leases is there for the owner.
     let taken = fixture.store.space().session_bytes;
     let mut writer = session.writer().unwrap();
-    put(&mut writer, "owner", 6, 6 * MIB).unwrap();
+    put(&mut writer, "owner", 6, 4 * MIB).unwrap();
     writer.finish().unwrap();
     assert_eq!(fixture.store.space().session_bytes, taken);
     let info = session.commit().unwrap();
     assert_eq!(info.tensor_count, 6);
     assert_eq!(fixture.store.space().session_bytes, 0);
-    assert_eq!(info.occupied_bytes, (10 << 20) + 5 * UNIT_BYTES);
+    assert_eq!(info.occupied_bytes, (8 << 20) + 5 * UNIT_BYTES);
 
     drop(session);
     let fixture = fixture.reopen(false);
     let checkpoint = fixture.store.get(7).unwrap();
     let mut reader = checkpoint.reader(ReadOptions::default()).unwrap();
-    let owner: &[_] = &[("owner", 6, 6 * MIB)];
+    let owner: &[_] = &[("owner", 6, 4 * MIB)];
     for (name, seed, length) in parts.into_iter().chain([owner]).flatten() {
         let mut memory = vec![0; *length];
         reader.read(name, &mut memory).unwrap();

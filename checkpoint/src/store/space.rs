@@ -98,6 +98,23 @@ impl Store {
         )
     }
 
+    /// Takes one extent of `length` bytes, if there is one, without a commit for its sake. It begins
+    /// at a multiple of `align` where that can be had.
+    pub(crate) fn try_take_one(&self, length: u64, align: u64) -> Option<Extent> {
+        let mut state = self.0.state.lock();
+        if state.free.largest_bytes() < length {
+            return None;
+        }
+        let left = state.reserve_bytes();
+        let extents = state.take(length, left, align)?;
+        extents.into_iter().next()
+    }
+
+    /// What sessions can take now.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        self.available_bytes().0
+    }
+
     /// Takes space for a session.
     fn try_take(&self, length: u64) -> Option<Vec<Extent>> {
         let mut state = self.0.state.lock();
