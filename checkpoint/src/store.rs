@@ -116,8 +116,8 @@ impl Store {
             free,
         );
         {
-            let _committing = store.begin_commit()?;
-            store.write_commit(catalog, Vec::new(), 0)?;
+            let mut committing = store.begin_commit()?;
+            store.write_commit(&mut committing, catalog, Vec::new(), 0)?;
         }
         Ok(store)
     }
@@ -326,11 +326,11 @@ impl Store {
     /// No such checkpoint; as a commit.
     pub fn remove(&self, name: impl Into<CheckpointName>) -> Result<CheckpointInfo> {
         let name = name.into();
-        let _committing = self.begin_commit()?;
+        let mut committing = self.begin_commit()?;
         let mut catalog = self.next_catalog();
         let entry = catalog.remove(&name).map_err(|_| self.unknown(&name))?;
         let info = CheckpointInfo::of(&entry);
-        self.write_commit(catalog, vec![entry], 0)?;
+        self.write_commit(&mut committing, catalog, vec![entry], 0)?;
         Ok(info)
     }
 
@@ -340,7 +340,7 @@ impl Store {
     ///
     /// As a commit.
     pub fn retain(&self, policy: &Retention) -> Result<Vec<CheckpointInfo>> {
-        let _committing = self.begin_commit()?;
+        let mut committing = self.begin_commit()?;
         let mut catalog = self.next_catalog();
         let candidates: Vec<_> = catalog
             .checkpoints()
@@ -359,7 +359,7 @@ impl Store {
             .collect::<Result<Vec<_>>>()?;
         let infos = removed.iter().map(CheckpointInfo::of).collect();
         if !removed.is_empty() {
-            self.write_commit(catalog, removed, 0)?;
+            self.write_commit(&mut committing, catalog, removed, 0)?;
         }
         Ok(infos)
     }
@@ -371,12 +371,12 @@ impl Store {
     /// No such checkpoint; as a commit.
     pub fn set_pinned(&self, name: impl Into<CheckpointName>, pinned: bool) -> Result<()> {
         let name = name.into();
-        let _committing = self.begin_commit()?;
+        let mut committing = self.begin_commit()?;
         let mut catalog = self.next_catalog();
         catalog
             .set_pinned(&name, pinned)
             .map_err(|_| self.unknown(&name))?;
-        self.write_commit(catalog, Vec::new(), 0)
+        self.write_commit(&mut committing, catalog, Vec::new(), 0)
     }
 
     fn check_writable(&self) -> Result<()> {

@@ -6,6 +6,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use swath_engine::GateGuard;
+use swath_volume::VolumeLane;
 
 use crate::blob;
 use crate::catalog::{Catalog, CheckpointEntry};
@@ -20,11 +21,20 @@ use crate::store::space::Taken;
 use crate::store::state::{Held, catalog_bytes};
 use crate::store::{CheckpointInfo, Store, lane_of};
 
+/// The right to commit, which one has at a time; and a lane for what a commit writes.
+pub(super) struct Committing<'a> {
+    lane: VolumeLane,
+    _turn: GateGuard<'a, ()>,
+}
+
 impl Store {
-    pub(super) fn begin_commit(&self) -> Result<GateGuard<'_, ()>> {
-        let guard = self.0.committing.lock();
+    pub(super) fn begin_commit(&self) -> Result<Committing<'_>> {
+        let turn = self.0.committing.lock();
         self.check_writable()?;
-        Ok(guard)
+        Ok(Committing {
+            lane: lane_of(&self.0.volume, &self.0.options)?,
+            _turn: turn,
+        })
     }
 
     /// The catalog of the next commit, as it is before anything is changed.
@@ -47,7 +57,7 @@ impl Store {
             store: self,
             extents: taken,
         };
-        let _committing = self.begin_commit()?;
+        let mut committing = self.begin_commit()?;
         let mut catalog = self.next_catalog();
         let id = catalog.reserve_id();
         let replaced = if options.replace {
@@ -59,7 +69,7 @@ impl Store {
         let runs = index.tensors().iter().flat_map(|tensor| &tensor.runs);
         let used = Extent::covering(runs.copied());
         space.keep_only(&used);
-        let place = self.write_blob(&index.encode(), 0)?;
+        let place = self.write_blob(&mut committing, &index.encode(), 0)?;
         space.extents.extend(&place.extents);
         let entry = CheckpointEntry {
             id,
@@ -75,7 +85,12 @@ impl Store {
         let info = CheckpointInfo::of(&entry);
         catalog.push(entry)?;
         let left = 2 * catalog_bytes(&catalog);
-        let written = self.write_commit(catalog, replaced.into_iter().collect(), left);
+        let written = self.write_commit(
+            &mut committing,
+            catalog,
+            replaced.into_iter().collect(),
+            left,
+        );
         if written.is_ok() || self.0.volume.poisoned().is_some() {
             // It is the checkpoint's now; or, after a failure in the last step, perhaps: the next
             // open decides.
@@ -85,15 +100,15 @@ impl Store {
     }
 
     /// Writes a catalog and the root record that leads to it: the atomic event. `removed` are the
-    /// checkpoints that it no longer has. At least `left` bytes stay free. The caller holds
-    /// `committing`.
+    /// checkpoints that it no longer has. At least `left` bytes stay free.
     pub(super) fn write_commit(
         &self,
+        committing: &mut Committing<'_>,
         catalog: Catalog,
         removed: Vec<CheckpointEntry>,
         left: u64,
     ) -> Result<()> {
-        let place = self.write_blob(&catalog.encode(), left)?;
+        let place = self.write_blob(committing, &catalog.encode(), left)?;
         if place.extents.len() > CATALOG_EXTENTS_MAX {
             let pieces = place.extents.len();
             self.release(place.extents);
@@ -138,7 +153,12 @@ impl Store {
     }
 
     /// Writes a blob into free space, of which at least `left` bytes stay free.
-    fn write_blob(&self, bytes: &[u8], left: u64) -> Result<BlobPlace> {
+    fn write_blob(
+        &self,
+        committing: &mut Committing<'_>,
+        bytes: &[u8],
+        left: u64,
+    ) -> Result<BlobPlace> {
         let length = (bytes.len() as u64).next_multiple_of(UNIT_BYTES);
         let chunk_bytes = self.0.volume.chunk_bytes();
         let taken = self.0.state.lock().take(length, left, chunk_bytes);
@@ -148,15 +168,8 @@ impl Store {
                 format!("the store is too full: {length} bytes are needed for its own records"),
             )
         })?;
-        let written = lane_of(&self.0.volume, &self.0.options).and_then(|mut lane| {
-            blob::write(
-                &mut lane,
-                extents.clone(),
-                bytes,
-                self.0.volume.chunk_bytes(),
-            )
-        });
-        written.inspect_err(|_| self.release(extents))
+        blob::write(&mut committing.lane, extents.clone(), bytes, chunk_bytes)
+            .inspect_err(|_| self.release(extents))
     }
 
     pub(crate) fn read_blob(&self, place: &BlobPlace) -> Result<Vec<u8>> {

@@ -83,8 +83,8 @@ impl Store {
 
     /// Commits what there is once more: what the commit before freed is free then.
     fn commit_nothing(&self) -> Result<()> {
-        let _committing = self.begin_commit()?;
-        self.write_commit(self.next_catalog(), Vec::new(), 0)
+        let mut committing = self.begin_commit()?;
+        self.write_commit(&mut committing, self.next_catalog(), Vec::new(), 0)
     }
 
     /// What sessions can take now, and what they could after a commit if nobody read it.
