@@ -31,10 +31,15 @@ use crate::turns::Turns;
 pub struct AsyncOptions {
     /// The memory that tensors are copied into, in bytes: whole MiB, at least 4. Default 256 MiB.
     ///
-    /// A checkpoint that fits is copied at the speed of memory; the rest of a larger one waits for
-    /// the drives. It is used in pieces of 1 MiB: whole blocks of tensors, and small tensors and
-    /// the ends of others packed together. All saves of a store that ask for the same size share
-    /// it; it is mapped when first needed and kept as long as the store is open.
+    /// This decides how long [`Store::save_async`] keeps its caller. A checkpoint that fits is
+    /// copied at the speed of memory. Of a larger one the rest is copied as fast as the drives make
+    /// room: then the call takes about as long as it takes to write all but the last
+    /// `snapshot_bytes`. It is used in pieces of 1 MiB: whole blocks of tensors, and small tensors
+    /// and the ends of others packed together.
+    ///
+    /// All saves of a store that ask for the same size share it. It is got from the system when it
+    /// is first needed, which can take longer than the copy ([`Store::prepare_saves`] gets it
+    /// ahead), and kept as long as the store is open.
     pub snapshot_bytes: u64,
     /// What happens while an earlier save is in flight. Default: [`WhenBusy::Refuse`].
     pub when_busy: WhenBusy,
@@ -178,6 +183,17 @@ impl Store {
             job,
             stall: begun.elapsed(),
         })
+    }
+
+    /// Gets the memory that [`save_async`](Self::save_async) copies tensors into, all of it, so that
+    /// the first save does not have to.
+    ///
+    /// # Errors
+    ///
+    /// There is not so much.
+    pub fn prepare_saves(&self, how: &AsyncOptions) -> Result<()> {
+        let platform = self.volume().platform();
+        self.turns().pool(platform, how.snapshot_bytes).map()
     }
 
     /// Waits until no save is in flight in the background.
@@ -402,6 +418,7 @@ impl SaveHandle {
     }
 
     /// How long the caller was held: the time that [`Store::save_async`] took.
+    /// [`AsyncOptions::snapshot_bytes`] says what decides it.
     pub fn stall(&self) -> Duration {
         self.stall
     }

@@ -8,14 +8,16 @@
 //! - The pool is cut into pieces of one checksum block. A whole block of a tensor is a parcel of
 //!   its own and goes to the drives from there; small tensors and the ends of others are packed
 //!   together.
-//! - Memory is mapped as it is first needed, never more than the pool's size, and kept.
+//! - Memory is mapped as it is first needed, or ahead of that, never more than the pool's size, and
+//!   kept. Nobody waits for a lock meanwhile: the system clears what it gives, which can take longer
+//!   than to write as much to the drives.
 //! - A parcel that was sent belongs to its receiver: whoever copies cannot reach it any more.
 
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use swath_engine::{BufPool, Gate, Platform, PoolBuf};
+use swath_engine::{BufPool, Gate, GateGuard, Platform, PoolBuf};
 
 use crate::blob::usize_of;
 use crate::dtype::DType;
@@ -28,21 +30,29 @@ use crate::writer::Writer;
 /// The least a pool may have: room to copy while something is being written.
 const PIECES_MIN: u64 = 4;
 
-/// How many pieces are mapped at once: enough for huge pages, few enough for a small checkpoint.
-const SLAB_PIECES: usize = 32;
+/// How many pieces are mapped at once: enough for huge pages, few enough for a small checkpoint, and
+/// for the drives to have the first while the next are mapped.
+const SLAB_PIECES: usize = 8;
 
 /// Memory for snapshots: pieces of a block each.
 pub(crate) struct SnapshotPool {
     pieces_max: usize,
     /// Changes when a piece has come back, or whoever waits should look whether to stop.
-    slabs: Gate<Vec<BufPool>>,
+    mapped: Gate<Mapped>,
+}
+
+#[derive(Default)]
+struct Mapped {
+    slabs: Vec<BufPool>,
+    /// The pieces in them, and in those that are being mapped.
+    pieces: usize,
 }
 
 impl SnapshotPool {
     pub(crate) fn new(platform: &dyn Platform, bytes: u64) -> Self {
         Self {
             pieces_max: usize_of(Self::bytes_of(bytes) / BLOCK_BYTES),
-            slabs: Gate::new(platform, "room for a snapshot", Vec::new()),
+            mapped: Gate::new(platform, "room for a snapshot", Mapped::default()),
         }
     }
 
@@ -57,41 +67,60 @@ impl SnapshotPool {
 
     /// A piece; waits for one while all are held. None when it is to stop.
     pub(crate) fn take(&self, is_stopped: impl Fn() -> bool) -> Result<Option<PoolBuf>> {
-        let mut slabs = self.slabs.lock();
+        let mut mapped = self.mapped.lock();
         loop {
             if is_stopped() {
                 return Ok(None);
             }
-            if let Some(piece) = slabs.iter().find_map(BufPool::take) {
+            if let Some(piece) = mapped.slabs.iter().find_map(BufPool::take) {
                 return Ok(Some(piece));
             }
-            let missing = self.pieces_max - made(&slabs);
-            if missing > 0 {
-                let slab = BufPool::new(usize_of(BLOCK_BYTES), missing.min(SLAB_PIECES))?;
-                slabs.push(slab);
-            } else {
-                slabs.wait();
+            if !self.map_more(&mut mapped)? {
+                mapped.wait();
             }
         }
+    }
+
+    /// Maps all of it, now.
+    pub(crate) fn map(&self) -> Result<()> {
+        let mut mapped = self.mapped.lock();
+        while self.map_more(&mut mapped)? {}
+        Ok(())
+    }
+
+    /// Maps a few pieces more; false when all are. Lets the lock go meanwhile.
+    fn map_more(&self, mapped: &mut GateGuard<'_, Mapped>) -> Result<bool> {
+        let count = (self.pieces_max - mapped.pieces).min(SLAB_PIECES);
+        if count == 0 {
+            return Ok(false);
+        }
+        mapped.pieces += count;
+        let slab = mapped.unlocked(|| BufPool::new(usize_of(BLOCK_BYTES), count));
+        match slab {
+            Ok(slab) => mapped.slabs.push(slab),
+            Err(error) => {
+                mapped.pieces -= count;
+                return Err(error.into());
+            }
+        }
+        self.mapped.notify_all();
+        Ok(true)
     }
 
     /// Tells whoever waits that pieces may have come back.
     pub(crate) fn wake(&self) {
         // Locked, so that nobody is between looking and waiting.
-        drop(self.slabs.lock());
-        self.slabs.notify_all();
+        drop(self.mapped.lock());
+        self.mapped.notify_all();
     }
 
     /// How many pieces are mapped, and how many of these nobody holds.
     #[cfg(test)]
     pub(crate) fn pieces(&self) -> (usize, usize) {
-        let slabs = self.slabs.lock();
-        (made(&slabs), slabs.iter().map(BufPool::available).sum())
+        let mapped = self.mapped.lock();
+        let available = mapped.slabs.iter().map(BufPool::available).sum();
+        (mapped.pieces, available)
     }
-}
-
-fn made(slabs: &[BufPool]) -> usize {
-    slabs.iter().map(BufPool::count).sum()
 }
 
 /// A piece of the pool and what is in it.
@@ -105,6 +134,16 @@ struct Part {
     tensor: Arc<SnapshotTensor>,
     block: u64,
     range: Range<usize>,
+    /// Its checksum, if it was made already.
+    checksum: Option<u32>,
+}
+
+impl Part {
+    /// The checksum of its bytes in a parcel's buffer.
+    fn checksum(&self, buffer: &[u8]) -> u32 {
+        self.checksum
+            .unwrap_or_else(|| crc32fast::hash(&buffer[self.range.clone()]))
+    }
 }
 
 impl Parcel {
@@ -129,7 +168,16 @@ impl Parcel {
             tensor: Arc::clone(tensor),
             block,
             range,
+            checksum: None,
         });
+    }
+
+    /// Makes the checksum of the part that was pushed last, once for all who need it.
+    fn sum_last(&mut self) -> u32 {
+        let last = self.parts.last_mut().expect("it was pushed just now");
+        let checksum = last.checksum(&self.buffer);
+        last.checksum = Some(checksum);
+        checksum
     }
 
     /// Hands everything in it to a writer. Whole blocks are on their way when it returns, and their
@@ -138,7 +186,7 @@ impl Parcel {
         let Self { buffer, parts } = self;
         match &parts[..] {
             [part] if part.range.len() as u64 == BLOCK_BYTES => {
-                let checksum = crc32fast::hash(&buffer);
+                let checksum = part.checksum(&buffer);
                 part.tensor
                     .write_block(writer, part.block, checksum, |writer, runs| {
                         writer.write_block(runs, buffer)
@@ -150,7 +198,7 @@ impl Parcel {
                 if tensor.length < BLOCK_BYTES {
                     return writer.put(&tensor.name, tensor.dtype, &tensor.shape, bytes);
                 }
-                let checksum = crc32fast::hash(bytes);
+                let checksum = part.checksum(&buffer);
                 tensor.write_block(writer, part.block, checksum, |writer, runs| {
                     writer.copy_block(runs, bytes)
                 })
@@ -321,8 +369,7 @@ impl<'a, S: Fn() -> bool, R: FnMut(Parcel)> Copier<'a, S, R> {
         if let Some(checksums) = &mut self.checksums
             && !bytes.is_empty()
         {
-            let copied = &parcel.parts.last().expect("it was pushed just now").range;
-            checksums.push(crc32fast::hash(&parcel.buffer[copied.clone()]));
+            checksums.push(parcel.sum_last());
         }
         if is_whole {
             (self.send)(parcel);
@@ -378,6 +425,7 @@ pub(crate) mod tests {
                 tensor: Arc::new(SnapshotTensor::new(&Kernel, &view)),
                 block: 0,
                 range: 0..4,
+                checksum: None,
             });
             parcel
         }
@@ -436,6 +484,22 @@ pub(crate) mod tests {
         assert_eq!(pool.pieces(), (4, 0));
         drop(parcels);
         assert_eq!(pool.pieces(), (4, 4));
+    }
+
+    #[test]
+    fn a_pool_that_was_mapped_ahead_maps_no_more() {
+        let pool = SnapshotPool::new(&Kernel, 21 << 20);
+        let held = pool.take(|| false).unwrap().unwrap();
+        assert_eq!(pool.pieces(), (SLAB_PIECES, SLAB_PIECES - 1));
+        pool.map().unwrap();
+        assert_eq!(pool.pieces(), (21, 20));
+        let others: Vec<_> = (0..20)
+            .map(|_| pool.take(|| false).unwrap().unwrap())
+            .collect();
+        assert_eq!(pool.pieces(), (21, 0));
+        pool.map().unwrap();
+        drop((held, others));
+        assert_eq!(pool.pieces(), (21, 21));
     }
 
     #[test]

@@ -144,6 +144,25 @@ impl<T> GateGuard<'_, T> {
     }
 }
 
+impl<T> GateGuard<'_, T> {
+    /// Gives the lock up while `work` runs, and takes it again.
+    pub fn unlocked<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        let gate = self.gate;
+        self.guard = None;
+        if let Waiters::Scheduled {
+            scheduler,
+            unlocked,
+            ..
+        } = &gate.waiters
+        {
+            scheduler.wake(*unlocked);
+        }
+        let result = work();
+        self.guard = Some(gate.lock_value());
+        result
+    }
+}
+
 impl<'a, T> GateGuard<'a, T> {
     fn held(&mut self) -> &mut MutexGuard<'a, T> {
         self.guard.as_mut().expect("it is held outside of a wait")

@@ -99,7 +99,7 @@ fn a_small_checkpoint_maps_little_of_a_large_pool() {
     .unwrap();
     handle.wait().unwrap();
     assert_eq!(handle.job.pool.bytes(), 256 << 20);
-    assert_eq!(handle.job.pool.pieces(), (32, 32));
+    assert_eq!(handle.job.pool.pieces(), (8, 8));
 }
 
 #[test]
