@@ -20,11 +20,12 @@ use swath_engine::{Gate, threads};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::names::CheckpointName;
-use crate::save::{TensorView, check_tensors, reserving};
+use crate::save::{check_tensors, reserving};
 use crate::session::{BeginOptions, Session};
 use crate::snapshot::{Copier, Parcel, SnapshotPool};
 use crate::store::{CheckpointInfo, Store};
 use crate::turns::Turns;
+use crate::view::TensorView;
 
 /// How to save in the background.
 #[derive(Debug, Clone, PartialEq, Eq)]

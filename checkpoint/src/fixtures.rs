@@ -15,8 +15,8 @@ use crate::dtype::DType;
 use crate::error::DevicePlace;
 use crate::names::CheckpointName;
 use crate::options::StoreOptions;
-use crate::save::TensorView;
 use crate::store::{FormatOptions, Store};
+use crate::view::TensorView;
 
 /// 32 MiB of data, and 2 MiB at each end.
 const MEMBER_BYTES: u64 = 36 << 20;

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use swath_engine::Gate;
+use swath_engine::{BufPool, Gate};
 use swath_volume::{Guest, Volume};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -18,6 +18,7 @@ use crate::index::TensorEntry;
 use crate::lent::Lent;
 use crate::names::CheckpointName;
 use crate::options::StoreOptions;
+use crate::spare_pools::SparePools;
 use crate::store::{Store, usable_bytes};
 
 pub(crate) struct Ledger {
@@ -241,6 +242,11 @@ impl Ledger {
         Err(self.tensor_error(name, refusal))
     }
 
+    /// Gives up a claim of which nothing has come.
+    pub(crate) fn disclaim(&self, name: &str) {
+        self.state.lock().tensors.remove(name);
+    }
+
     /// Enters a tensor whose bytes are all on their way.
     pub(crate) fn enter(&self, entry: TensorEntry) {
         self.state
@@ -325,6 +331,21 @@ impl Ledger {
     /// Takes note of a failure that the commit must tell.
     pub(crate) fn fail(&self, error: &Error) {
         self.state.lock().error.get_or_insert_with(|| error.clone());
+    }
+
+    /// The buffers of a writer.
+    pub(crate) fn take_pool(&self) -> Result<BufPool> {
+        match &self.store {
+            Some(store) => store.spare_pools().take(&self.options),
+            None => SparePools::default().take(&self.options),
+        }
+    }
+
+    /// Keeps the buffers of a writer that is done.
+    pub(crate) fn keep_pool(&self, pool: &BufPool) {
+        if let Some(store) = &self.store {
+            store.spare_pools().keep(pool);
+        }
     }
 
     /// A writer begins.

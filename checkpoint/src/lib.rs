@@ -24,6 +24,7 @@ pub mod region;
 pub mod retention;
 
 mod options;
+mod spare_pools;
 mod transfer;
 
 mod blob;
@@ -35,6 +36,7 @@ mod ledger;
 mod session;
 mod stream;
 mod sums;
+mod view;
 mod writer;
 
 mod lease;
@@ -63,10 +65,10 @@ pub use lease::{Lease, LeaseHolder, Receipt};
 pub use names::{CheckpointName, NAME_BYTES_MAX};
 pub use options::StoreOptions;
 pub use reader::Reader;
-pub use save::TensorView;
 pub use session::{BeginOptions, Session};
 pub use store::{CheckpointInfo, FormatOptions, SpaceReport, Store};
 pub use stream::TensorStream;
 pub use uuid::Uuid;
 pub use verify::{Damage, VerifyOptions, VerifyProgress, VerifyReport};
+pub use view::TensorView;
 pub use writer::Writer;

@@ -9,7 +9,7 @@ use crate::index::BLOCK_BYTES;
 ///
 /// Memory: each writer and each reader has a pool of `pool_bytes`, whatever the size of the
 /// checkpoint, and besides that the index of what it works on (about 100 bytes for a tensor and 4
-/// for each MiB of data).
+/// for each MiB of data). The store keeps the pools of up to 8 writers that are done for the next.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
     /// What each lane's queue is. Its depth is set by the store.

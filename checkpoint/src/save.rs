@@ -6,26 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use swath_engine::threads::{self, ScopedThread};
 
-use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::extent::UNIT_BYTES;
 use crate::index::{BLOCK_BYTES, TensorEntry};
 use crate::names::CheckpointName;
 use crate::session::{BeginOptions, Session};
 use crate::store::{CheckpointInfo, Store};
+use crate::view::TensorView;
 
-/// A tensor in memory, to be saved.
-#[derive(Debug, Clone, Copy)]
-pub struct TensorView<'a> {
-    /// Its name: 1 to 4096 bytes of UTF-8 without NUL.
-    pub name: &'a str,
-    /// What its elements are.
-    pub dtype: DType,
-    /// Its dimensions, the outermost first; none for a scalar.
-    pub shape: &'a [u64],
-    /// Its bytes: as many as the shape and the type have.
-    pub bytes: &'a [u8],
-}
+/// How many tensors are put at once: few enough that a thread soon hears of another's failure.
+const PUT_AT_ONCE: usize = 64;
 
 impl Store {
     /// Saves tensors as one checkpoint, on `threads` threads (1: on the caller's own), and commits
@@ -81,12 +71,13 @@ fn write_share(
     has_failed: &AtomicBool,
 ) -> Result<()> {
     let mut writer = session.writer()?;
-    for view in share {
+    for views in share.chunks(PUT_AT_ONCE) {
         if has_failed.load(Ordering::Relaxed) {
             // Nothing will be committed, and the other thread says why.
             break;
         }
-        writer.put(view.name, view.dtype, view.shape, view.bytes)?;
+        let views: Vec<_> = views.iter().map(|&&view| view).collect();
+        writer.put_many(&views)?;
     }
     writer.finish()
 }
@@ -156,6 +147,7 @@ pub(crate) fn check_tensors(tensors: &[TensorView<'_>]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dtype::DType;
     use crate::fixtures::{Fixture, Tensor, views};
 
     #[test]

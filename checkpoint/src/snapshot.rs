@@ -24,7 +24,7 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::extent::Run;
 use crate::index::{BLOCK_BYTES, TensorEntry, block_count};
-use crate::save::TensorView;
+use crate::view::TensorView;
 use crate::writer::Writer;
 
 /// The least a pool may have: room to copy while something is being written.

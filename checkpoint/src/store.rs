@@ -37,6 +37,7 @@ use crate::options::StoreOptions;
 use crate::place::StoreHeader;
 use crate::retention::{Candidate, Retention};
 use crate::session::{BeginOptions, Session};
+use crate::spare_pools::SparePools;
 use crate::store::state::State;
 use crate::turns::{Turns, WaitAtDrop};
 
@@ -52,6 +53,7 @@ struct Shared {
     state: Gate<State>,
     /// Held for the whole of a commit: one at a time.
     committing: Gate<()>,
+    spare_pools: SparePools,
 }
 
 /// What a committed checkpoint is, in a few numbers.
@@ -182,6 +184,7 @@ impl Store {
             options,
             state: Gate::new(platform, "the state of the store", state),
             committing: Gate::new(platform, "a commit", ()),
+            spare_pools: SparePools::default(),
             volume,
         };
         Self(Arc::new(shared), Some(Arc::new(turns)))
@@ -198,6 +201,11 @@ impl Store {
     /// A handle for such a thread.
     pub(crate) fn without_waiting(&self) -> Self {
         Self(Arc::clone(&self.0), None)
+    }
+
+    /// Buffers of writers that are done.
+    pub(crate) fn spare_pools(&self) -> &SparePools {
+        &self.0.spare_pools
     }
 
     /// The volume it is on.

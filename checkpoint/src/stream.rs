@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::index::TensorEntry;
 use crate::sums::BlockSums;
 use crate::transfer::{Piece, pieces};
-use crate::writer::Writer;
+use crate::writer::{Writer, copy_summed};
 
 /// A tensor being put piece by piece. Made by [`Writer::put_stream`].
 pub struct TensorStream<'a> {
@@ -86,10 +86,9 @@ impl<'a> TensorStream<'a> {
             };
             let room = usize_of(piece.length) - self.filled;
             let (now, later) = rest.split_at(room.min(rest.len()));
-            let copy = &mut buffer[self.filled..self.filled + now.len()];
-            copy.copy_from_slice(now);
-            self.sums.add(copy);
-            self.filled += now.len();
+            let end = self.filled + now.len();
+            copy_summed(now, &mut buffer[self.filled..end], &mut self.sums);
+            self.filled = end;
             rest = later;
             if self.filled == usize_of(piece.length) {
                 self.writer.write_padded(piece.offset, buffer)?;

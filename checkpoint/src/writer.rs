@@ -4,13 +4,15 @@
 //!   from the caller's memory to the drives without a copy when that memory is aligned; smaller
 //!   ones are packed one after the other through a buffer.
 //! - Transfers are cut at chunk borders, so that each is one operation on one member; a bounded
-//!   number is in flight. Checksums are made while earlier transfers are under way.
+//!   number is in flight, and the drives do not wait for checksums.
 //! - The first failure is the session's, whatever the caller does with the error: commit tells it.
+
+mod direct;
 
 use std::fmt;
 use std::sync::Arc;
 
-use swath_engine::{BufPool, Completion, LaneOptions, PoolBuf, ScopeCompletion};
+use swath_engine::{BufPool, Completion, LaneOptions, PoolBuf};
 use swath_volume::VolumeLane;
 
 use crate::blob::usize_of;
@@ -19,13 +21,16 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::extent::{Extent, Run, UNIT_BYTES};
 use crate::index::{BLOCK_BYTES, TensorEntry};
 use crate::ledger::Ledger;
-use crate::options::PIECE_BYTES;
 use crate::stream::TensorStream;
 use crate::sums::BlockSums;
 use crate::transfer::pieces;
+use crate::view::TensorView;
 
 /// From this size on a tensor begins on a chunk's border.
 const ALIGNED_BYTES_MIN: u64 = 8 * BLOCK_BYTES;
+
+/// How much is copied before it is checksummed: what is still in the core's own cache.
+const COPIED_BYTES: usize = 64 << 10;
 
 /// One thread's way into a session. Made by [`Session::writer`](crate::Session::writer) on the
 /// thread that uses it.
@@ -60,7 +65,7 @@ impl Writer {
     pub(crate) fn open(ledger: Arc<Ledger>) -> Result<Self> {
         let options = &ledger.options;
         let volume = &ledger.volume;
-        let pool = BufPool::new(PIECE_BYTES, options.piece_count())?;
+        let pool = ledger.take_pool()?;
         let mut lane_options: LaneOptions = options.lane.clone();
         lane_options.queue.pools = vec![pool.clone()];
         lane_options.queue.depth = options.depth.clamp(1, 256) * 2;
@@ -85,29 +90,62 @@ impl Writer {
 
     /// Puts a tensor whose bytes are at hand. Returns when `bytes` is no longer needed.
     ///
+    /// The drives have little to do at its end, before the next one begins: see
+    /// [`put_many`](Self::put_many).
+    ///
     /// # Errors
     ///
     /// A name that is empty, too long, has a NUL byte in it, or is taken; a shape and type that
     /// do not add up to as many bytes; no space; a member that fails. After the last two the
     /// session cannot be committed.
     pub fn put(&mut self, name: &str, dtype: DType, shape: &[u64], bytes: &[u8]) -> Result<()> {
-        let mut entry = self.claim(name, dtype, shape, bytes.len() as u64)?;
-        let outcome = if entry.length < BLOCK_BYTES {
-            self.pack_in(&mut entry, bytes)
-        } else if bytes
-            .as_ptr()
-            .addr()
-            .is_multiple_of(self.memory_align_bytes)
-        {
-            self.put_direct(&mut entry, bytes)
-        } else {
-            self.put_copied(&mut entry, bytes)
-        };
-        let outcome = match outcome {
-            Ok(()) if self.ledger.verify_source => check_source(bytes, &entry.checksums),
-            other => other,
-        };
-        self.settle(entry, outcome)
+        self.put_many(&[TensorView {
+            name,
+            dtype,
+            shape,
+            bytes,
+        }])
+    }
+
+    /// Puts tensors whose bytes are at hand, and keeps the drives busy from one to the next. Returns
+    /// when none of their bytes is needed any more.
+    ///
+    /// Those that are copied (small ones, and those whose memory is not aligned) go first.
+    ///
+    /// # Errors
+    ///
+    /// As [`put`](Self::put). When a name or a shape is refused, none of them was put.
+    pub fn put_many(&mut self, tensors: &[TensorView<'_>]) -> Result<()> {
+        let mut copied = Vec::new();
+        let mut direct = Vec::new();
+        for view in tensors {
+            let bytes = view.bytes;
+            match self.claim(view.name, view.dtype, view.shape, bytes.len() as u64) {
+                Ok(entry) if self.goes_direct(bytes) => direct.push(Put { entry, bytes }),
+                Ok(entry) => copied.push(Put { entry, bytes }),
+                Err(error) => {
+                    let claimed = copied.iter().chain(&direct);
+                    claimed.for_each(|put| self.ledger.disclaim(&put.entry.name));
+                    return Err(error);
+                }
+            }
+        }
+        for Put { mut entry, bytes } in copied {
+            let outcome = if entry.length < BLOCK_BYTES {
+                self.pack_in(&mut entry, bytes)
+            } else {
+                self.put_copied(&mut entry, bytes)
+            };
+            let outcome = outcome.and_then(|()| self.check_source(&entry, bytes));
+            self.settle(entry, outcome)?;
+        }
+        self.put_direct(direct)
+    }
+
+    /// Whether a tensor goes to the drives from the caller's memory.
+    fn goes_direct(&self, bytes: &[u8]) -> bool {
+        let address = bytes.as_ptr().addr();
+        bytes.len() as u64 >= BLOCK_BYTES && address.is_multiple_of(self.memory_align_bytes)
     }
 
     /// Puts a tensor whose bytes come in pieces, by [`TensorStream::write`].
@@ -218,6 +256,15 @@ impl Writer {
         Ok(entry)
     }
 
+    /// Reads borrowed memory once more, where that was asked for.
+    fn check_source(&self, entry: &TensorEntry, bytes: &[u8]) -> Result<()> {
+        if self.ledger.verify_source {
+            check_source(bytes, &entry.checksums)
+        } else {
+            Ok(())
+        }
+    }
+
     /// Enters a tensor that is written, or takes note of why it is not.
     pub(crate) fn settle(&mut self, entry: TensorEntry, outcome: Result<()>) -> Result<()> {
         match outcome {
@@ -280,9 +327,7 @@ impl Writer {
             let used = usize_of(pack.used);
             let room = usize_of(pack.extent.length) - used;
             let (now, later) = rest.split_at(room.min(rest.len()));
-            let copy = &mut pack.buffer[used..used + now.len()];
-            copy.copy_from_slice(now);
-            sums.add(copy);
+            copy_summed(now, &mut pack.buffer[used..used + now.len()], &mut sums);
             entry
                 .runs
                 .push(Run::new(pack.extent.offset + pack.used, now.len() as u64));
@@ -320,58 +365,6 @@ impl Writer {
         self.write_padded(pack.extent.offset, pack.buffer)
     }
 
-    /// Writes a large tensor from the caller's memory.
-    fn put_direct(&mut self, entry: &mut TensorEntry, bytes: &[u8]) -> Result<()> {
-        self.place(entry)?;
-        let whole = entry.length - entry.length % self.block_bytes;
-        let (window, chunk_bytes, runs) = (self.window, self.chunk_bytes, &entry.runs);
-        let mut blocks = bytes.chunks(usize_of(BLOCK_BYTES));
-        let mut checksums = Vec::with_capacity(blocks.len());
-        self.lane.scope(|scope| {
-            let mut ends = Vec::with_capacity(window);
-            let tell = |ends: &mut Vec<ScopeCompletion<'_>>| {
-                ends.drain(..)
-                    .try_for_each(|end| end.result.map(drop).map_err(Error::from))
-            };
-            for piece in pieces(runs, chunk_bytes) {
-                let end = (piece.position + piece.length).min(whole);
-                if end > piece.position {
-                    let memory = &bytes[usize_of(piece.position)..usize_of(end)];
-                    scope.write(piece.offset, memory, 0);
-                    scope.wait(0, &mut ends)?;
-                }
-                // Checksums are made here, while the drives work.
-                let begun = end.div_ceil(BLOCK_BYTES);
-                while (checksums.len() as u64) < begun
-                    && let Some(block) = blocks.next()
-                {
-                    checksums.push(crc32fast::hash(block));
-                }
-                let spare = usize::from(scope.in_flight() >= window);
-                scope.wait(spare, &mut ends)?;
-                tell(&mut ends)?;
-            }
-            scope.wait(usize::MAX, &mut ends)?;
-            tell(&mut ends)
-        })?;
-        checksums.extend(blocks.map(crc32fast::hash));
-        if whole < entry.length {
-            self.write_tail(entry, whole, &bytes[usize_of(whole)..])?;
-        }
-        entry.checksums = checksums;
-        Ok(())
-    }
-
-    /// Writes the end of a tensor that is shorter than a block of the volume, padded with zeroes.
-    fn write_tail(&mut self, entry: &TensorEntry, position: u64, tail: &[u8]) -> Result<()> {
-        let last = entry.runs.last().expect("a tensor with bytes has a run");
-        let offset = last.offset + last.length - (entry.length - position);
-        let mut buffer = self.take_buffer()?;
-        buffer.set_len(tail.len());
-        buffer.copy_from_slice(tail);
-        self.write_padded(offset, buffer)
-    }
-
     /// Writes a large tensor through buffers: the caller's memory is not aligned.
     fn put_copied(&mut self, entry: &mut TensorEntry, bytes: &[u8]) -> Result<()> {
         self.place(entry)?;
@@ -381,8 +374,7 @@ impl Writer {
             let memory = &bytes[from..from + usize_of(piece.length)];
             let mut buffer = self.take_buffer()?;
             buffer.set_len(memory.len());
-            buffer.copy_from_slice(memory);
-            sums.add(&buffer);
+            copy_summed(memory, &mut buffer, &mut sums);
             self.write_padded(piece.offset, buffer)?;
         }
         entry.checksums = sums.finish();
@@ -400,15 +392,17 @@ impl Writer {
         }
     }
 
-    /// Starts a write of a buffer, padded with zeroes to whole blocks. Waits when as many as may be
-    /// are in flight.
+    /// Starts a write of a buffer, padded with zeroes to whole blocks. Waits first when as many as
+    /// may be are in flight: the next buffer is filled while all of them are.
     pub(crate) fn write_padded(&mut self, offset: u64, mut buffer: PoolBuf) -> Result<()> {
         let length = buffer.len();
         buffer.set_len(usize_of((length as u64).next_multiple_of(self.block_bytes)));
         buffer[length..].fill(0);
+        while self.lane.in_flight() >= self.window {
+            self.reap(1)?;
+        }
         self.lane.write(offset, buffer, 0);
-        let spare = usize::from(self.lane.in_flight() >= self.window);
-        self.reap(spare)
+        self.reap(0)
     }
 
     /// Starts what is queued, waits for `min` completions, and tells the first failure.
@@ -444,6 +438,20 @@ impl Writer {
     }
 }
 
+/// A tensor that is being put.
+struct Put<'a> {
+    entry: TensorEntry,
+    bytes: &'a [u8],
+}
+
+/// Copies bytes, and adds to the checksums what was copied, in one pass.
+pub(crate) fn copy_summed(from: &[u8], to: &mut [u8], sums: &mut BlockSums) {
+    for (from, to) in from.chunks(COPIED_BYTES).zip(to.chunks_mut(COPIED_BYTES)) {
+        to.copy_from_slice(from);
+        sums.add(to);
+    }
+}
+
 /// Makes sure that borrowed memory is what was written.
 fn check_source(bytes: &[u8], checksums: &[u32]) -> Result<()> {
     let blocks = bytes.chunks(usize_of(BLOCK_BYTES)).zip(checksums);
@@ -469,6 +477,7 @@ impl Drop for Writer {
         }
         // A failure is the session's from here on.
         let _ = self.finish_in_place();
+        self.ledger.keep_pool(&self.pool);
     }
 }
 
@@ -480,3 +489,6 @@ impl fmt::Debug for Writer {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;
