@@ -31,6 +31,9 @@ pub struct SaveSettings {
     pub interrupt: Interrupt,
 }
 
+/// How many tensors a rank puts at once: it looks for an interrupt in between.
+const PUT_AT_ONCE: usize = 64;
+
 /// Saves and loads one model.
 pub(crate) struct Saver<'a> {
     model: &'a Model,
@@ -155,14 +158,8 @@ impl<'a> Saver<'a> {
     /// Saves the model as a step in the background, and waits for it. Tells how long the caller was
     /// kept, in nanoseconds.
     pub(crate) fn save_async(&self, store: &Store, step: u64) -> Result<(Sample, u64)> {
-        let tensors = self.model.tensors().iter().enumerate();
-        let views: Vec<TensorView<'_>> = tensors
-            .map(|(place, tensor)| TensorView {
-                name: &tensor.name,
-                dtype: tensor.dtype,
-                shape: &tensor.shape,
-                bytes: self.source.tensor(place),
-            })
+        let views: Vec<_> = (0..self.model.tensors().len())
+            .map(|place| self.view(place))
             .collect();
         let how = AsyncOptions {
             snapshot_bytes: self.settings.snapshot_bytes,
@@ -180,21 +177,25 @@ impl<'a> Saver<'a> {
         })
     }
 
+    /// A tensor, as it is saved.
+    fn view(&self, place: usize) -> TensorView<'_> {
+        let tensor = &self.model.tensors()[place];
+        TensorView {
+            name: &tensor.name,
+            dtype: tensor.dtype,
+            shape: &tensor.shape,
+            bytes: self.source.tensor(place),
+        }
+    }
+
     fn put_all(&self, session: &Session) -> Result<u64> {
         let used = on_threads(self.ranks.iter().map(|rank| {
             move || {
                 let mut writer = session.writer().map_err(cannot_save)?;
-                for &place in rank {
+                for places in rank.chunks(PUT_AT_ONCE) {
                     self.settings.interrupt.check()?;
-                    let tensor = &self.model.tensors()[place];
-                    writer
-                        .put(
-                            &tensor.name,
-                            tensor.dtype,
-                            &tensor.shape,
-                            self.source.tensor(place),
-                        )
-                        .map_err(cannot_save)?;
+                    let views: Vec<_> = places.iter().map(|&place| self.view(place)).collect();
+                    writer.put_many(&views).map_err(cannot_save)?;
                 }
                 let used = writer.buffers_used();
                 writer.finish().map_err(cannot_save)?;
