@@ -206,6 +206,58 @@ fn completions_of_earlier_requests_stay_with_the_lane() {
     assert_eq!(tokens, [0, 1, 2, 3, 4]);
 }
 
+/// Requests with buffers of their own go along with borrowed memory, and none is taken for another.
+#[test]
+fn a_scope_waits_for_requests_with_buffers_of_their_own_too() {
+    let (_seed, platform, mut lane) = simulated();
+    let read = |token: u64| Request::read(AlignedBuf::zeroed(BLOCK).unwrap(), token);
+    let at = |block: u64| [Segment::whole(0, block * 4096, 4096)];
+    lane.submit(read(0), &at(0));
+    let mut memory = AlignedBuf::zeroed(4 * BLOCK).unwrap();
+    let (mut ends, mut others) = (Vec::new(), Vec::new());
+    lane.scope(|scope| {
+        for (block, part) in (1..).zip(memory.chunks_mut(BLOCK)) {
+            scope.read(part, &at(block), block);
+            scope.submit(read(10 + block), &at(block));
+        }
+        scope.submit(read(20), &[Segment::whole(0, MIB, 4096)]);
+        let refusal = swath_engine::Error::new(ErrorKind::InvalidInput, "no");
+        scope.refuse_request(read(21), refusal);
+        assert_eq!(scope.in_flight(), 4);
+        let mut found = 0;
+        while found < 11 {
+            found += scope.wait_for_all(1, &mut ends, &mut others).unwrap();
+        }
+        assert_eq!(scope.wait_for_all(5, &mut ends, &mut others).unwrap(), 0);
+        // One is left for the lane.
+        scope.submit(read(30), &at(5));
+        scope.wait_for_all(0, &mut ends, &mut others).unwrap();
+    });
+    assert_eq!(
+        told(ends),
+        [1, 2, 3, 4].map(|token| (token, OpKind::Read, Ok(4096)))
+    );
+    lane.drain(&mut others).unwrap();
+    others.sort_by_key(|completion| completion.token);
+    let original = pattern(16 * BLOCK, 1);
+    for (completion, token) in others
+        .into_iter()
+        .zip([0, 11, 12, 13, 14, 20, 21, 30_usize])
+    {
+        assert_eq!(completion.token, token as u64);
+        let buffer = completion.buffers.into_one().unwrap();
+        match token {
+            20 | 21 => drop(completion.result.unwrap_err()),
+            _ => {
+                let block = if token == 30 { 5 } else { token % 10 };
+                assert!(*buffer.as_slice() == original[block * BLOCK..(block + 1) * BLOCK]);
+            }
+        }
+    }
+    assert!(memory[..] == original[BLOCK..5 * BLOCK]);
+    assert_eq!(platform.take_trace().len(), 10);
+}
+
 #[test]
 fn what_makes_no_sense_is_told_by_its_end() {
     let (_seed, platform, mut lane) = simulated();

@@ -123,6 +123,17 @@ impl<'env> LaneScope<'_, 'env> {
         });
     }
 
+    /// Queues a request with buffers of its own among the scope's. Its completion comes with the
+    /// next [`wait_for_all`](Self::wait_for_all), or with the lane's next poll after the scope.
+    pub fn submit(&mut self, request: Request, segments: &[Segment]) {
+        self.lane.submit(request, segments);
+    }
+
+    /// Ends such a request at once, as [`Lane::refuse`].
+    pub fn refuse_request(&mut self, request: Request, error: Error) {
+        self.lane.refuse(request, error);
+    }
+
     /// Starts what is queued and blocks until at least `min` completions were appended (or all
     /// there can be). Returns how many were appended. A `min` of 0 does not block.
     ///
@@ -149,7 +160,36 @@ impl<'env> LaneScope<'_, 'env> {
         Ok(completions.len() - before)
     }
 
+    /// As [`wait`](Self::wait), for requests with buffers of their own too: what was submitted in
+    /// this scope or before it. Theirs go to `others`.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused the queue itself.
+    pub fn wait_for_all(
+        &mut self,
+        min: usize,
+        completions: &mut Vec<ScopeCompletion<'env>>,
+        others: &mut Vec<Completion>,
+    ) -> Result<usize> {
+        let before = completions.len() + others.len();
+        completions.append(&mut self.ended);
+        others.extend(self.lane.ready.drain(..));
+        let mut found = completions.len() + others.len() - before;
+        while self.lane.requests > 0 {
+            let visit = self.visit(min.saturating_sub(found), completions);
+            others.extend(self.lane.ready.drain(..));
+            found = completions.len() + others.len() - before;
+            visit?;
+            if found >= min {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
     /// Operations of this scope that have not completed, and completions not yet waited for.
+    /// Requests with buffers of their own do not count.
     pub fn in_flight(&self) -> usize {
         self.in_flight + self.ended.len()
     }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use swath_engine::{LaneScope, OpKind, ScopeCompletion, ScopeMemory, Segment};
+use swath_engine::{
+    Buffers, Completion, LaneScope, OpKind, Request, ScopeCompletion, ScopeMemory, Segment,
+};
 
 use crate::error::Result;
 use crate::volume::Shared;
@@ -51,6 +53,18 @@ impl<'a, 'lane, 'env> VolumeScope<'a, 'lane, 'env> {
         }
     }
 
+    /// Queues a read of whole blocks into `buffers`, which belong to the request. Its completion
+    /// comes with [`wait_for_all`](Self::wait_for_all), or with the lane's next poll after the
+    /// scope.
+    pub fn read_owned(&mut self, offset: u64, buffers: impl Into<Buffers>, token: u64) {
+        let request = Request::read(buffers, token);
+        let length = request.buffers.total_len();
+        match self.shared.map(OpKind::Read, offset, length, self.segments) {
+            Ok(()) => self.scope.submit(request, self.segments),
+            Err(refusal) => self.scope.refuse_request(request, refusal),
+        }
+    }
+
     /// As [`LaneScope::wait`].
     ///
     /// # Errors
@@ -64,7 +78,21 @@ impl<'a, 'lane, 'env> VolumeScope<'a, 'lane, 'env> {
         Ok(self.scope.wait(min, completions)?)
     }
 
-    /// Operations of this scope that have not completed, and completions not yet waited for.
+    /// As [`LaneScope::wait_for_all`].
+    ///
+    /// # Errors
+    ///
+    /// As [`LaneScope::wait_for_all`].
+    pub fn wait_for_all(
+        &mut self,
+        min: usize,
+        completions: &mut Vec<ScopeCompletion<'env>>,
+        others: &mut Vec<Completion>,
+    ) -> Result<usize> {
+        Ok(self.scope.wait_for_all(min, completions, others)?)
+    }
+
+    /// As [`LaneScope::in_flight`].
     pub fn in_flight(&self) -> usize {
         self.scope.in_flight()
     }
