@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use swath_engine::threads::{self, ScopedThread};
 use swath_volume::Volume;
 
 use crate::blob::usize_of;
@@ -12,6 +11,7 @@ use crate::error::{DevicePlace, Error, ErrorKind, Result};
 use crate::extent::Run;
 use crate::index::{Index, TensorEntry};
 use crate::reader::Reader;
+use crate::shares::{on_threads, shares};
 use crate::store::{CheckpointInfo, Store};
 
 /// How to read.
@@ -106,37 +106,10 @@ impl Checkpoint {
         threads: usize,
         options: ReadOptions,
     ) -> Result<()> {
-        let mut shares: Vec<Vec<TensorTarget<'_>>> = Vec::new();
-        shares.resize_with(threads.clamp(1, targets.len().max(1)), Vec::new);
-        // The largest first, each to whoever has least: nobody is left with a giant at the end.
-        let mut targets = targets;
-        targets.sort_by_key(|target| std::cmp::Reverse(target.memory.len()));
-        let mut loads = vec![0_u64; shares.len()];
-        for target in targets {
-            let least = (0..loads.len())
-                .min_by_key(|&share| loads[share])
-                .unwrap_or(0);
-            // A tensor costs something even when it is empty.
-            loads[least] += target.memory.len() as u64 + 4096;
-            shares[least].push(target);
-        }
-        if let [share] = &mut shares[..] {
-            return self.reader(options)?.read_many(std::mem::take(share));
-        }
-        threads::scope(self.store.volume().platform(), |scope| {
-            let workers: Vec<_> = shares
-                .into_iter()
-                .map(|share| scope.spawn("swath-load", || self.reader(options)?.read_many(share)))
-                .collect();
-            // Joined one and all: the scope would panic over a panic that nobody took.
-            let ends: Vec<_> = workers
-                .into_iter()
-                .map(|worker| worker.map(ScopedThread::join))
-                .collect();
-            ends.into_iter().try_for_each(|end| match end {
-                Ok(end) => end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                Err(error) => Err(Error::from_io(error, "no thread to read with")),
-            })
+        let shares = shares(targets, threads, |target| target.memory.len() as u64);
+        let platform = self.store.volume().platform();
+        on_threads(platform, shares, |share| {
+            self.reader(options)?.read_many(share)
         })
     }
 

@@ -41,6 +41,8 @@ mod writer;
 
 mod lease;
 
+mod shares;
+
 mod save;
 mod snapshot;
 mod turns;

@@ -4,13 +4,12 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use swath_engine::threads::{self, ScopedThread};
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::extent::UNIT_BYTES;
 use crate::index::{BLOCK_BYTES, TensorEntry};
 use crate::names::CheckpointName;
 use crate::session::{BeginOptions, Session};
+use crate::shares::{on_threads, shares};
 use crate::store::{CheckpointInfo, Store};
 use crate::view::TensorView;
 
@@ -36,31 +35,12 @@ impl Store {
         threads: usize,
     ) -> Result<CheckpointInfo> {
         let session = self.begin(name, reserving(options, tensors))?;
-        let shares = shares(tensors, threads);
+        let shares = shares(tensors, threads, |view| view.bytes.len() as u64);
         let has_failed = AtomicBool::new(false);
-        let write = |share: &[&TensorView<'_>]| {
-            write_share(&session, share, &has_failed)
+        on_threads(self.volume().platform(), shares, |share| {
+            write_share(&session, &share, &has_failed)
                 .inspect_err(|_| has_failed.store(true, Ordering::Relaxed))
-        };
-        if let [share] = &shares[..] {
-            write(share)?;
-        } else {
-            threads::scope(self.volume().platform(), |scope| {
-                let workers: Vec<_> = shares
-                    .iter()
-                    .map(|share| scope.spawn("swath-save", || write(share)))
-                    .collect();
-                // Joined one and all: the scope would panic over a panic that nobody took.
-                let ends: Vec<_> = workers
-                    .into_iter()
-                    .map(|worker| worker.map(ScopedThread::join))
-                    .collect();
-                ends.into_iter().try_for_each(|end| match end {
-                    Ok(end) => end.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                    Err(error) => Err(Error::from_io(error, "no thread to write with")),
-                })
-            })?;
-        }
+        })?;
         session.commit()
     }
 }
@@ -80,26 +60,6 @@ fn write_share(
         writer.put_many(&views)?;
     }
     writer.finish()
-}
-
-/// The tensors in as many shares as there are threads for them: the largest first, each to whoever
-/// has least, so that nobody is left with a giant at the end.
-fn shares<'a, 'b>(tensors: &'a [TensorView<'b>], threads: usize) -> Vec<Vec<&'a TensorView<'b>>> {
-    let mut shares = vec![Vec::new(); threads.clamp(1, tensors.len().max(1))];
-    let mut loads = vec![0_u64; shares.len()];
-    let mut order: Vec<_> = tensors.iter().collect();
-    if shares.len() > 1 {
-        order.sort_by_key(|view| std::cmp::Reverse(view.bytes.len()));
-    }
-    for view in order {
-        let least = (0..loads.len())
-            .min_by_key(|&share| loads[share])
-            .unwrap_or(0);
-        // A tensor costs something even when it is empty.
-        loads[least] += view.bytes.len() as u64 + UNIT_BYTES;
-        shares[least].push(view);
-    }
-    shares
 }
 
 /// The options with the space that these tensors take, unless they say how much.
