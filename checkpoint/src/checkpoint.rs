@@ -92,10 +92,11 @@ impl Checkpoint {
     ///
     /// A lane or buffers that are not to be had.
     pub fn reader(&self, options: ReadOptions) -> Result<Reader> {
-        Reader::open(self.clone(), options)
+        Reader::open(self.clone(), options, 1)
     }
 
-    /// Reads many tensors, on `threads` threads (1: on the caller's own).
+    /// Reads many tensors, on `threads` threads (1: on the caller's own). All of them together have
+    /// the memory of one reader, but each has 4 MiB at least.
     ///
     /// # Errors
     ///
@@ -107,9 +108,11 @@ impl Checkpoint {
         options: ReadOptions,
     ) -> Result<()> {
         let shares = shares(targets, threads, |target| target.memory.len() as u64);
+        // One load has one pool, however many threads it has.
+        let readers = shares.len();
         let platform = self.store.volume().platform();
         on_threads(platform, shares, |share| {
-            self.reader(options)?.read_many(share)
+            Reader::open(self.clone(), options, readers)?.read_many(share)
         })
     }
 

@@ -2,23 +2,32 @@
 //!
 //! - Every block that is touched is checked before any of its bytes are given out as good, unless
 //!   the caller trusts them.
-//! - Whole blocks go straight into the caller's memory when that is aligned, many at once, each
-//!   checked while others are under way. Everything else goes through a buffer of the pool: parts
-//!   of blocks, small tensors, memory that is not aligned.
+//! - However many tensors are read at once, they are one plan of transfers (`plan.rs`), which are
+//!   kept under way until it is done (`flow.rs`), each block checked while others come
+//!   (`checks.rs`). The queue does not run empty where one tensor ends and another begins.
+//! - Whole blocks go straight into the caller's memory when that is aligned. Everything else goes
+//!   through a buffer of the pool: parts of blocks, small tensors, memory that is not aligned.
 //! - Small tensors lie packed together: those that a buffer holds already are not read again.
+
+mod checks;
+mod flow;
+mod plan;
 
 use std::fmt;
 use std::ops::Range;
 
-use crc32fast::Hasher;
-use swath_engine::{BufPool, Completion, PoolBuf, ScopeCompletion, ScopeMemory};
+use swath_engine::{BufPool, PoolBuf};
 use swath_volume::VolumeLane;
 
+use self::checks::Checks;
+use self::flow::Flow;
+pub(crate) use self::plan::Want;
+use self::plan::{Geometry, Plan};
 use crate::blob::usize_of;
 use crate::checkpoint::{Checkpoint, ReadOptions, TensorTarget};
 use crate::error::{Error, ErrorKind, Result};
 use crate::extent::{Run, UNIT_BYTES};
-use crate::index::{BLOCK_BYTES, TensorEntry, blocks_touched};
+use crate::index::{BLOCK_BYTES, TensorEntry};
 use crate::options::PIECE_BYTES;
 use crate::region::Region;
 
@@ -28,8 +37,10 @@ pub struct Reader {
     lane: VolumeLane,
     pool: BufPool,
     window: usize,
-    memory_align_bytes: usize,
+    geometry: Geometry,
     trust: bool,
+    /// Whether the lane may have transfers that nobody waits for any more.
+    is_adrift: bool,
     /// The part of the volume that the last small tensor came from.
     cache: Option<Cache>,
 }
@@ -40,37 +51,34 @@ struct Cache {
     buffer: PoolBuf,
 }
 
-/// A block, or a part of one, on its way through a buffer.
-struct Through {
-    block: u64,
-    /// The bytes of the tensor that will be in the buffer, and where in it they begin.
-    bytes: Range<u64>,
-    skew: usize,
-    runs: Vec<Run>,
-}
-
 impl Reader {
-    pub(crate) fn open(checkpoint: Checkpoint, options: ReadOptions) -> Result<Self> {
+    /// A reader with its part of the memory that `readers` of them have together.
+    pub(crate) fn open(
+        checkpoint: Checkpoint,
+        options: ReadOptions,
+        readers: usize,
+    ) -> Result<Self> {
         let store = &checkpoint.store;
         let how = store.options();
-        let pool = BufPool::new(PIECE_BYTES, how.piece_count())?;
-        let mut lane_options = how.lane.clone();
-        lane_options.queue.pools = vec![pool.clone()];
-        lane_options.queue.depth = how.depth.clamp(1, 256) * 2;
-        lane_options.statistics = false;
+        // Beside those that can be under way only the cache has one.
+        let share = how.piece_count() / readers.max(1);
+        let buffers = share.min(how.window() + 1).max(BUFFERS_MIN);
+        let pool = BufPool::new(PIECE_BYTES, buffers)?;
         let volume = store.volume();
-        let lane = volume.lane(&lane_options)?;
-        let memory_align_bytes = volume.memory_align_bytes() as usize;
-        let window = how.window().min(how.piece_count() - 1);
-        let trust = options.trust;
+        let geometry = Geometry {
+            chunk_bytes: volume.chunk_bytes(),
+            block_bytes: u64::from(volume.block_bytes()),
+            memory_align_bytes: volume.memory_align_bytes() as usize,
+        };
         Ok(Self {
-            checkpoint,
-            lane,
+            lane: open_lane(&checkpoint, &pool)?,
             pool,
-            window,
-            memory_align_bytes,
-            trust,
+            window: how.window(),
+            geometry,
+            trust: options.trust,
+            is_adrift: false,
             cache: None,
+            checkpoint,
         })
     }
 
@@ -83,15 +91,7 @@ impl Reader {
     pub fn read(&mut self, tensor: &str, memory: &mut [u8]) -> Result<()> {
         let checkpoint = self.checkpoint.clone();
         let entry = checkpoint.tensor(tensor)?;
-        if memory.len() as u64 != entry.length {
-            let message = format!(
-                "the tensor has {} bytes, and there is memory for {}",
-                entry.length,
-                memory.len()
-            );
-            let error = Error::new(ErrorKind::InvalidInput, message);
-            return Err(checkpoint.tensor_error(entry, error));
-        }
+        check_length(&checkpoint, entry, memory)?;
         self.read_entry(entry, 0, memory)
     }
 
@@ -160,24 +160,26 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads many tensors, in the order in which they lie on the volume.
+    /// Reads many tensors, in the order in which they lie on the volume and without a pause between
+    /// them.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); the first of any.
+    /// As [`read`](Self::read); the first of any. Names and lengths are looked at before anything is
+    /// read.
     pub fn read_many(&mut self, targets: Vec<TensorTarget<'_>>) -> Result<()> {
         let checkpoint = self.checkpoint.clone();
-        let place = |target: &TensorTarget<'_>| {
-            let entry = checkpoint.index.find(target.name);
-            entry
-                .and_then(|entry| entry.runs.first())
-                .map_or(0, |run| run.offset)
-        };
-        let mut targets = targets;
-        targets.sort_by_cached_key(place);
-        targets
-            .into_iter()
-            .try_for_each(|target| self.read(target.name, target.memory))
+        let mut wants = Vec::with_capacity(targets.len());
+        for TensorTarget { name, memory } in targets {
+            let entry = checkpoint.tensor(name)?;
+            check_length(&checkpoint, entry, memory)?;
+            wants.push(Want {
+                entry,
+                offset: 0,
+                memory,
+            });
+        }
+        self.read_wants(&checkpoint, wants)
     }
 
     fn read_entry(&mut self, entry: &TensorEntry, offset: u64, memory: &mut [u8]) -> Result<()> {
@@ -187,201 +189,37 @@ impl Reader {
         if entry.length < BLOCK_BYTES && entry.runs.len() == 1 {
             return self.read_small(entry, offset, memory);
         }
-        let end = offset + memory.len() as u64;
-        let whole = self.direct_blocks(entry, offset, memory);
-        let direct = (whole.start * BLOCK_BYTES)..(whole.end * BLOCK_BYTES);
-        if whole.is_empty() {
-            return self.read_through(entry, offset, memory);
-        }
-        let (head, rest) = memory.split_at_mut(usize_of(direct.start - offset));
-        let (middle, tail) = rest.split_at_mut(usize_of(direct.end - direct.start));
-        self.read_direct(entry, whole, middle)?;
-        if !head.is_empty() {
-            self.read_through(entry, offset, head)?;
-        }
-        if !tail.is_empty() {
-            debug_assert!(direct.end < end);
-            self.read_through(entry, direct.end, tail)?;
-        }
-        Ok(())
+        let checkpoint = self.checkpoint.clone();
+        let want = Want {
+            entry,
+            offset,
+            memory,
+        };
+        self.read_wants(&checkpoint, vec![want])
     }
 
-    /// The whole blocks of a range that can be read straight into `memory`.
-    fn direct_blocks(&self, entry: &TensorEntry, offset: u64, memory: &[u8]) -> Range<u64> {
-        let end = offset + memory.len() as u64;
-        let first = offset.div_ceil(BLOCK_BYTES);
-        let last = end / BLOCK_BYTES;
-        if first >= last {
-            return 0..0;
-        }
-        let skip = usize_of(first * BLOCK_BYTES - offset);
-        let is_aligned = memory[skip..]
-            .as_ptr()
-            .addr()
-            .is_multiple_of(self.memory_align_bytes);
-        let on_units = entry
-            .runs
-            .iter()
-            .all(|run| run.offset.is_multiple_of(UNIT_BYTES));
-        if is_aligned && on_units {
-            first..last
-        } else {
-            0..0
-        }
-    }
-
-    /// Reads whole blocks into the caller's memory.
-    fn read_direct(
+    /// Reads any bytes of any tensors of the checkpoint.
+    pub(crate) fn read_wants(
         &mut self,
-        entry: &TensorEntry,
-        blocks: Range<u64>,
-        memory: &mut [u8],
+        checkpoint: &Checkpoint,
+        wants: Vec<Want<'_, '_>>,
     ) -> Result<()> {
-        let Self {
-            lane,
-            checkpoint,
-            window,
-            trust,
-            ..
-        } = self;
-        let fail = |error: swath_volume::Error| checkpoint.tensor_error(entry, error.into());
-        lane.scope(|scope| {
-            let mut ends: Vec<ScopeCompletion<'_>> = Vec::with_capacity(*window);
-            let mut check = BlockCheck::new(checkpoint, entry, *trust);
-            let mut rest = memory;
-            for block in blocks {
-                let range = entry.block_range(block);
-                let mut parts = 0;
-                for run in entry.locate(range.start, range.end - range.start) {
-                    let (now, later) = std::mem::take(&mut rest).split_at_mut(usize_of(run.length));
-                    rest = later;
-                    scope.read(run.offset, now, token_of(block, parts));
-                    parts += 1;
-                }
-                check.expect(block, parts);
-                let spare = usize::from(scope.in_flight() >= *window);
-                scope.wait(spare, &mut ends).map_err(fail)?;
-                ends.drain(..).try_for_each(|end| check.take(end))?;
-            }
-            while scope.in_flight() > 0 {
-                scope.wait(1, &mut ends).map_err(fail)?;
-                ends.drain(..).try_for_each(|end| check.take(end))?;
-            }
-            Ok(())
+        self.settle()?;
+        let (plan, tensors) = Plan::new(wants, self.trust, self.geometry);
+        let checks = Checks::new(checkpoint, tensors, self.trust);
+        let flow = Flow::new(plan, checks, &self.pool, self.window);
+        flow.run(&mut self.lane).map_err(|failure| {
+            self.is_adrift = failure.is_adrift;
+            failure.error
         })
     }
 
-    /// Reads any range through buffers, several blocks at once.
-    fn read_through(&mut self, entry: &TensorEntry, offset: u64, memory: &mut [u8]) -> Result<()> {
-        let checkpoint = self.checkpoint.clone();
-        let fail = |error: Error| checkpoint.tensor_error(entry, error);
-        let wanted = offset..offset + memory.len() as u64;
-        let mut blocks = blocks_touched(offset, memory.len() as u64);
-        let mut under_way: Vec<Through> = Vec::with_capacity(self.window);
-        let mut completions: Vec<Completion> = Vec::new();
-        let mut outcome = Ok(());
-        loop {
-            while outcome.is_ok()
-                && under_way.len() < self.window
-                && let Some(block) = blocks.next()
-            {
-                let through = self.through(entry, block, &wanted);
-                if let [run] = &through.runs[..] {
-                    let units = units_of(*run);
-                    let mut buffer = self.take_buffer();
-                    buffer.set_len(usize_of(units.end - units.start));
-                    self.lane.read(units.start, buffer, block);
-                    under_way.push(through);
-                } else {
-                    // A block in several runs, which is rare: read at once, one after the other.
-                    outcome = self
-                        .read_runs(&through.runs)
-                        .and_then(|buffer| {
-                            self.take_through(entry, &through, &buffer, &wanted, memory)
-                        })
-                        .map_err(fail);
-                }
-            }
-            if under_way.is_empty() && (outcome.is_err() || blocks.is_empty()) {
-                return outcome;
-            }
-            if let Err(error) = self.lane.wait(1, &mut completions) {
-                // What is still in flight must not come to a later read: it ends with its lane.
-                *self = Self::open(checkpoint.clone(), ReadOptions { trust: self.trust })?;
-                return Err(fail(error.into()));
-            }
-            for completion in completions.drain(..) {
-                let place = under_way.iter().position(|it| it.block == completion.token);
-                let through =
-                    under_way.swap_remove(place.expect("a block is under way until it comes"));
-                let buffer = completion
-                    .buffers
-                    .into_one()
-                    .expect("a read gives its buffer back");
-                let taken = match completion.result {
-                    Ok(_) => self.take_through(entry, &through, buffer.as_slice(), &wanted, memory),
-                    Err(error) => Err(error.into()),
-                };
-                outcome = outcome.and(taken.map_err(fail));
-            }
+    /// Sees that nothing of an earlier read is under way in the lane. It ends with its lane.
+    fn settle(&mut self) -> Result<()> {
+        if self.is_adrift {
+            self.lane = open_lane(&self.checkpoint, &self.pool)?;
+            self.is_adrift = false;
         }
-    }
-
-    /// What of a block is to be read, and from where.
-    fn through(&self, entry: &TensorEntry, block: u64, wanted: &Range<u64>) -> Through {
-        let whole = entry.block_range(block);
-        let bytes = if self.trust {
-            whole.start.max(wanted.start)..whole.end.min(wanted.end)
-        } else {
-            whole
-        };
-        let runs: Vec<Run> = entry.locate(bytes.start, bytes.end - bytes.start).collect();
-        let first = runs.first().expect("a block has bytes");
-        Through {
-            block,
-            skew: usize_of(first.offset % UNIT_BYTES),
-            bytes,
-            runs,
-        }
-    }
-
-    /// Reads the units that runs lie in, one after the other. Runs begin and end on units except
-    /// at the ends of what is read, so their bytes then lie one after the other too.
-    fn read_runs(&mut self, runs: &[Run]) -> Result<PoolBuf> {
-        let mut buffer = self.take_buffer();
-        buffer.set_len(buffer.capacity());
-        let mut filled = 0;
-        for run in runs {
-            let units = units_of(*run);
-            let length = usize_of(units.end - units.start);
-            self.lane
-                .read_at(&mut buffer[filled..filled + length], units.start)?;
-            filled += length;
-        }
-        buffer.set_len(filled);
-        Ok(buffer)
-    }
-
-    /// Checks a block that has come and copies what is wanted of it.
-    fn take_through(
-        &self,
-        entry: &TensorEntry,
-        through: &Through,
-        buffer: &[u8],
-        wanted: &Range<u64>,
-        memory: &mut [u8],
-    ) -> Result<()> {
-        let length = usize_of(through.bytes.end - through.bytes.start);
-        let bytes = &buffer[through.skew..through.skew + length];
-        if !self.trust {
-            self.checkpoint
-                .check_block(entry, through.block, crc32fast::hash(bytes))?;
-        }
-        let from = through.bytes.start.max(wanted.start);
-        let to = through.bytes.end.min(wanted.end);
-        let source = usize_of(from - through.bytes.start)..usize_of(to - through.bytes.start);
-        let target = usize_of(from - wanted.start)..usize_of(to - wanted.start);
-        memory[target].copy_from_slice(&bytes[source]);
         Ok(())
     }
 
@@ -411,6 +249,7 @@ impl Reader {
 
     /// Reads the volume from some units on, as far as a buffer goes and the checkpoint's own space.
     fn fill_cache(&mut self, units: Range<u64>) -> Result<()> {
+        self.settle()?;
         let own = self
             .checkpoint
             .entry
@@ -432,13 +271,40 @@ impl Reader {
         Ok(())
     }
 
-    /// A buffer of the pool. There is always one: no more than the window are under way, and one
-    /// is the cache's.
+    /// A buffer of the pool. There is always one while nothing is under way: another is the
+    /// cache's.
     fn take_buffer(&mut self) -> PoolBuf {
         self.pool
             .take()
-            .expect("a reader's pool has one buffer more than are under way")
+            .expect("a reader's pool has one buffer more than its cache")
     }
+}
+
+/// Two for what is under way, and one for the cache: a pool of fewer takes no less memory, which
+/// comes in pages of 2 MiB.
+pub(crate) const BUFFERS_MIN: usize = 3;
+
+fn open_lane(checkpoint: &Checkpoint, pool: &BufPool) -> Result<VolumeLane> {
+    let store = &checkpoint.store;
+    let how = store.options();
+    let mut options = how.lane.clone();
+    options.queue.pools = vec![pool.clone()];
+    options.queue.depth = how.depth.clamp(1, 256) * 2;
+    options.statistics = false;
+    Ok(store.volume().lane(&options)?)
+}
+
+fn check_length(checkpoint: &Checkpoint, entry: &TensorEntry, memory: &[u8]) -> Result<()> {
+    if memory.len() as u64 == entry.length {
+        return Ok(());
+    }
+    let message = format!(
+        "the tensor has {} bytes, and there is memory for {}",
+        entry.length,
+        memory.len()
+    );
+    let error = Error::new(ErrorKind::InvalidInput, message);
+    Err(checkpoint.tensor_error(entry, error))
 }
 
 /// The block that a box's runs were last taken from.
@@ -446,82 +312,6 @@ impl Reader {
 struct HeldBlock {
     block: Option<u64>,
     bytes: Vec<u8>,
-}
-
-/// The checks of blocks that come straight into the caller's memory.
-struct BlockCheck<'a> {
-    checkpoint: &'a Checkpoint,
-    entry: &'a TensorEntry,
-    trust: bool,
-    /// Blocks in several parts that have not all come.
-    split: Vec<SplitBlock>,
-}
-
-struct SplitBlock {
-    block: u64,
-    parts: Vec<Option<Hasher>>,
-}
-
-impl<'a> BlockCheck<'a> {
-    fn new(checkpoint: &'a Checkpoint, entry: &'a TensorEntry, trust: bool) -> Self {
-        Self {
-            checkpoint,
-            entry,
-            trust,
-            split: Vec::new(),
-        }
-    }
-
-    /// A block was started, in so many parts.
-    fn expect(&mut self, block: u64, parts: u64) {
-        if parts > 1 && !self.trust {
-            self.split.push(SplitBlock {
-                block,
-                parts: vec![None; usize_of(parts)],
-            });
-        }
-    }
-
-    /// Takes a part that has come, and checks its block when it is the last.
-    fn take(&mut self, end: ScopeCompletion<'_>) -> Result<()> {
-        end.result
-            .map_err(|error| self.checkpoint.tensor_error(self.entry, error.into()))?;
-        let ScopeMemory::Read(memory) = end.memory else {
-            unreachable!("only reads were started")
-        };
-        if self.trust {
-            return Ok(());
-        }
-        let (block, part) = (end.token >> PART_BITS, end.token & ((1 << PART_BITS) - 1));
-        let mut hasher = Hasher::new();
-        hasher.update(memory);
-        let Some(place) = self.split.iter().position(|split| split.block == block) else {
-            return self
-                .checkpoint
-                .check_block(self.entry, block, hasher.finalize());
-        };
-        let parts = &mut self.split[place].parts;
-        parts[usize_of(part)] = Some(hasher);
-        if parts.iter().any(Option::is_none) {
-            return Ok(());
-        }
-        let split = self.split.swap_remove(place);
-        let mut whole = Hasher::new();
-        split
-            .parts
-            .iter()
-            .flatten()
-            .for_each(|part| whole.combine(part));
-        self.checkpoint
-            .check_block(self.entry, block, whole.finalize())
-    }
-}
-
-/// A token holds a block's number and a part's: a block has at most 257 parts of whole units.
-const PART_BITS: u32 = 12;
-
-fn token_of(block: u64, part: u64) -> u64 {
-    block << PART_BITS | part
 }
 
 /// The units that a run lies in.

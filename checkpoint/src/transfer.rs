@@ -17,14 +17,16 @@ pub(crate) struct Piece {
     pub(crate) length: u64,
 }
 
+/// How long a transfer from `offset` on is: to the next border, the end, or [`BLOCK_BYTES`].
+pub(crate) fn transfer_bytes(offset: u64, left_bytes: u64, chunk_bytes: u64) -> u64 {
+    // Small chunks: whole stripes' worth of them in one transfer, merged on each member.
+    let step_bytes = chunk_bytes.max(BLOCK_BYTES);
+    let to_border = step_bytes - offset % step_bytes;
+    to_border.min(left_bytes).min(BLOCK_BYTES)
+}
+
 /// The pieces of `runs`, in order, cut at chunk borders and at [`BLOCK_BYTES`].
 pub(crate) fn pieces(runs: &[Run], chunk_bytes: u64) -> impl Iterator<Item = Piece> + '_ {
-    let step_bytes = if chunk_bytes < BLOCK_BYTES {
-        // Small chunks: whole stripes' worth of them in one transfer, merged on each member.
-        BLOCK_BYTES
-    } else {
-        chunk_bytes
-    };
     let mut position = 0;
     runs.iter().flat_map(move |run| {
         let begin = position;
@@ -36,8 +38,7 @@ pub(crate) fn pieces(runs: &[Run], chunk_bytes: u64) -> impl Iterator<Item = Pie
                 return None;
             }
             let offset = run.offset + done;
-            let to_border = step_bytes - offset % step_bytes;
-            let length = to_border.min(run.length - done).min(BLOCK_BYTES);
+            let length = transfer_bytes(offset, run.length - done, chunk_bytes);
             let piece = Piece {
                 offset,
                 position: begin + done,

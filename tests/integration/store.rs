@@ -10,6 +10,7 @@ mod damage;
 mod fixture;
 mod killed;
 mod large;
+mod loads;
 mod puts;
 mod readers;
 mod refusals;

@@ -258,7 +258,28 @@ fn check_parts(store: &Store, tensors: &[Tensor]) -> TestCaseResult {
             check_boxes(&mut reader, tensor)?;
         }
     }
-    // All at once, on several threads, into memory that is no better aligned than chance has it.
+    // All at once by one reader, every other one into aligned memory.
+    let mut memory: Vec<AlignedBuf> = tensors
+        .iter()
+        .map(|tensor| AlignedBuf::zeroed(tensor.bytes.len() + 1).unwrap())
+        .collect();
+    let targets = (0..)
+        .zip(memory.iter_mut().zip(tensors))
+        .map(|(number, (memory, tensor))| TensorTarget {
+            name: &tensor.name,
+            memory: &mut memory[number % 2..][..tensor.bytes.len()],
+        })
+        .collect();
+    let mut reader = checkpoint.reader(ReadOptions::default())?;
+    reader.read_many(targets)?;
+    for (number, (memory, tensor)) in (0..).zip(memory.iter().zip(tensors)) {
+        prop_assert!(
+            memory[number % 2..][..tensor.bytes.len()] == tensor.bytes,
+            "{:?} was read wrong among others",
+            tensor.name
+        );
+    }
+    // And on several threads, into memory that is no better aligned than chance has it.
     let mut memory: Vec<Vec<u8>> = tensors
         .iter()
         .map(|tensor| vec![0; tensor.bytes.len()])
