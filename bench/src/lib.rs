@@ -70,13 +70,15 @@ mod campaign;
 
 pub mod checkpoint;
 
+pub mod command_line;
+
 pub use campaign::{Campaign, carry_out};
 pub use environment::{DeviceReport, Environment, quote_command};
 pub use error::{Error, ErrorKind, Result};
 pub use fill::fill;
 pub use interrupt::Interrupt;
 pub use latency::LatencySummary;
-pub use members::{MembersOptions, TemporaryMembers, default_parent};
+pub use members::{MembersOptions, TemporaryMembers, check_room, default_parent};
 pub use plan::{Depth, Plan, matrix};
 pub use progress::Progress;
 pub use random::Random;

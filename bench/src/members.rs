@@ -53,38 +53,52 @@ impl MembersOptions {
     /// Files cannot be made there; or [`ErrorKind::NoSpace`], with what is needed and what there
     /// is.
     pub fn check_place(&self) -> Result<u64> {
-        // The nearest place that is there already: the rest will be made.
-        let mut place = std::path::absolute(&self.parent).unwrap_or_else(|_| self.parent.clone());
-        while fs::symlink_metadata(&place).is_err() && place.pop() {}
-        let attempt = || {
-            if !fs::metadata(&place)?.is_dir() {
-                return Err(io::ErrorKind::NotADirectory.into());
-            }
-            access(&place, Access::WRITE_OK | Access::EXEC_OK)?;
-            Ok(statvfs(&place)?)
-        };
-        let told = attempt().map_err(|cause| no_place(&self.parent, cause))?;
-        if told.f_blocks == 0 {
-            let cause = io::Error::other("its file system does not hold files of ours");
-            return Err(no_place(&self.parent, cause));
-        }
-        let free_bytes = told.f_bavail.saturating_mul(told.f_frsize);
-        if self.total_bytes() > free_bytes {
-            return Err(Error::new(
-                ErrorKind::NoSpace,
-                format!(
-                    "{} members of {} need {}, but {} has {} free; make them smaller with --size, \
-                     or choose another place with --dir",
-                    self.count,
-                    format_bytes(self.member_bytes),
-                    format_bytes(self.total_bytes()),
-                    self.parent.display(),
-                    format_bytes(free_bytes)
-                ),
-            ));
-        }
-        Ok(free_bytes)
+        let what = format!(
+            "{} members of {} need",
+            self.count,
+            format_bytes(self.member_bytes)
+        );
+        check_room(&self.parent, self.total_bytes(), &what, "--dir")
     }
+}
+
+/// Sees that files of so many bytes can be made in `parent`; writes nothing. Returns how many bytes
+/// are free. `what` says whose need it is, `2 members of 1.0 GiB need`, and `option` chooses the
+/// place.
+///
+/// # Errors
+///
+/// Files cannot be made there; or [`ErrorKind::NoSpace`], with what is needed and what there is.
+pub fn check_room(parent: &Path, needed_bytes: u64, what: &str, option: &str) -> Result<u64> {
+    // The nearest place that is there already: the rest will be made.
+    let mut place = std::path::absolute(parent).unwrap_or_else(|_| parent.to_path_buf());
+    while fs::symlink_metadata(&place).is_err() && place.pop() {}
+    let attempt = || {
+        if !fs::metadata(&place)?.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        access(&place, Access::WRITE_OK | Access::EXEC_OK)?;
+        Ok(statvfs(&place)?)
+    };
+    let told = attempt().map_err(|cause| no_place_by(parent, option, cause))?;
+    if told.f_blocks == 0 {
+        let cause = io::Error::other("its file system does not hold files of ours");
+        return Err(no_place_by(parent, option, cause));
+    }
+    let free_bytes = told.f_bavail.saturating_mul(told.f_frsize);
+    if needed_bytes > free_bytes {
+        return Err(Error::new(
+            ErrorKind::NoSpace,
+            format!(
+                "{what} {}, but {} has {} free; make them smaller with --size, or choose another \
+                 place with {option}",
+                format_bytes(needed_bytes),
+                parent.display(),
+                format_bytes(free_bytes)
+            ),
+        ));
+    }
+    Ok(free_bytes)
 }
 
 /// File members that exist until this is dropped.
@@ -231,8 +245,12 @@ fn fill_of(fill: FileFill, number: u32) -> FileFill {
 }
 
 fn no_place(parent: &Path, cause: io::Error) -> Error {
+    no_place_by(parent, "--dir", cause)
+}
+
+fn no_place_by(parent: &Path, option: &str, cause: io::Error) -> Error {
     let message = format!(
-        "cannot make a directory for the members in {}; choose another place with --dir",
+        "cannot make a directory in {}; choose another place with {option}",
         parent.display()
     );
     Error::failed(message, cause)

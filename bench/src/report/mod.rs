@@ -96,7 +96,7 @@ impl VolumeReport {
         let backends = queues.iter().map(|queue| queue.backend.to_string());
         self.backend = each_once(backends).join(", ");
         let flags = queues.iter().map(|queue| queue.flags.clone());
-        self.backend_flags = each_once(flags).join("; or ");
+        self.backend_flags = each_once(flags).join("; or: ");
         let reasons = queues.iter().flat_map(|queue| queue.reasons.clone());
         self.backend_reasons = each_once(reasons);
     }
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(report.backend, "uring");
         assert_eq!(
             report.backend_flags,
-            "SINGLE_ISSUER; or SINGLE_ISSUER FIXED_BUFFERS"
+            "SINGLE_ISSUER; or: SINGLE_ISSUER FIXED_BUFFERS"
         );
         assert_eq!(report.backend_reasons, ["why"]);
         report.take_queues(&[one]);

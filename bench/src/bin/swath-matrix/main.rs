@@ -9,47 +9,35 @@ mod settings;
 use std::process::ExitCode;
 
 use clap::Parser;
+use swath_bench::command_line::{common_notes, exit, making_members};
 use swath_bench::report::{
-    Report, ReportFile, VolumeReport, print, render_header, render_tables, write_csv, write_json,
+    Report, VolumeReport, print, render_header, render_tables, write_csv, write_json,
 };
 use swath_bench::{
-    Environment, Interrupt, Plan, Progress, Result, Runner, Side, Subject, carry_out, format_bytes,
-    format_duration, quote_command,
+    Environment, Interrupt, Plan, Result, Runner, Side, Subject, carry_out, format_duration,
+    quote_command,
 };
-use swath_engine::cpu;
 
 use options::Options;
 
 fn main() -> ExitCode {
-    let options = Options::parse();
-    match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("swath-matrix: error: {}", error.chain());
-            ExitCode::from(error.exit_code())
-        }
-    }
+    exit("swath-matrix", run(&Options::parse()))
 }
 
 fn run(options: &Options) -> Result<()> {
     options.check()?;
     let plan = options.plan(options.members_expected());
-    if options.dry_run {
-        return print(&describe(options, &plan)?, options.report_is_piped());
+    if options.report.dry_run {
+        return print(&describe(options, &plan)?, options.report.is_piped());
     }
-    if options.makes_members() {
+    if options.volume.makes_members() {
         plan.check(options::BLOCK_BYTES_MIN, &[options.own_space()])?;
     }
-    let json = options.json.as_deref().map(ReportFile::open).transpose()?;
-    let csv = options.csv.as_deref().map(ReportFile::open).transpose()?;
+    let files = options.report.open()?;
 
     let interrupt = Interrupt::install()?;
-    let mut progress = if options.quiet {
-        Progress::quiet()
-    } else {
-        Progress::new()
-    };
-    if options.makes_members() {
+    let mut progress = options.report.progress();
+    if options.volume.makes_members() {
         progress.line(&own_members(options)?);
     }
     let prepared = Subject::prepare(&options.subject(), &interrupt, &mut |step| {
@@ -63,7 +51,7 @@ fn run(options: &Options) -> Result<()> {
     check_plan(&plan, &subject)?;
     let runner = Runner::new(subject.volume(), options.run(&interrupt));
     let mut report = blank_report(options, &subject);
-    print(&render_header(&report), options.report_is_piped())?;
+    print(&render_header(&report), options.report.is_piped())?;
     progress.line(&format!(
         "{} cells, about {}",
         plan.cells.len(),
@@ -74,11 +62,11 @@ fn run(options: &Options) -> Result<()> {
     report.interrupted = campaign.is_interrupted();
     report.volume.take_queues(&campaign.queues);
     report.cells = campaign.cells;
-    print(&render_tables(&report), options.report_is_piped())?;
-    if let Some(file) = json {
+    print(&render_tables(&report), options.report.is_piped())?;
+    if let Some(file) = files.json {
         file.write(|output| write_json(&report, output))?;
     }
-    if let Some(file) = csv {
+    if let Some(file) = files.csv {
         file.write(|output| write_csv(&report, output))?;
     }
     campaign.stopped.map_or(Ok(()), Err)
@@ -87,27 +75,15 @@ fn run(options: &Options) -> Result<()> {
 /// What members the run makes, what they need and what there is: said before anything is written.
 fn own_members(options: &Options) -> Result<String> {
     let own = options.own_members();
-    let free_bytes = own.check_place()?;
-    Ok(format!(
-        "making {} members of {} in {}: needs {}, has {} free; removed at the end",
-        own.count,
-        format_bytes(own.member_bytes),
-        own.parent.display(),
-        format_bytes(own.total_bytes()),
-        format_bytes(free_bytes)
-    ))
+    making_members(&own, own.total_bytes(), "")
 }
 
 /// What `--dry-run` says.
 fn describe(options: &Options, plan: &Plan) -> Result<String> {
-    let mut text = if options.makes_members() {
+    let mut text = if options.volume.makes_members() {
         own_members(options)?
     } else {
-        let members = options
-            .members
-            .iter()
-            .map(|path| path.display().to_string());
-        format!("members given: {}", members.collect::<Vec<_>>().join(", "))
+        options.volume.given_members()
     };
     text.push('\n');
     for cell in &plan.cells {
@@ -137,14 +113,7 @@ fn check_plan(plan: &Plan, subject: &Subject) -> Result<()> {
 /// The report, but for its cells.
 fn blank_report(options: &Options, subject: &Subject) -> Report {
     let volume = subject.volume();
-    let cores = cpu::available().len();
-    let mut notes = Vec::new();
-    if usize::try_from(options.numjobs).is_ok_and(|lanes| lanes > cores) {
-        notes.push(format!("{} lanes share {cores} cores", options.numjobs));
-    }
-    if cfg!(debug_assertions) {
-        notes.push("built without optimisation: use `cargo run --release`".to_owned());
-    }
+    let mut notes = common_notes(options.numjobs, "lanes");
     let plan = options.plan(u32::try_from(volume.members().len()).unwrap_or(u32::MAX));
     if plan.sides.contains(&Side::Members) && plan.rounds < 3 {
         notes.push("an efficiency from fewer than 3 rounds is mostly noise: --rounds 5".to_owned());
@@ -152,7 +121,7 @@ fn blank_report(options: &Options, subject: &Subject) -> Report {
     Report {
         command: quote_command(std::env::args()),
         version: env!("CARGO_PKG_VERSION"),
-        label: options.label.clone(),
+        label: options.report.label.clone(),
         interrupted: false,
         seed: options.seed,
         rounds: plan.rounds,

@@ -1,23 +1,23 @@
 //! The command line of `swath-matrix`, in fio's words where fio has them.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
-use swath_bench::report::is_standard_output;
-use swath_bench::{
-    Depth, Error, Pattern, Result, format_size, parse_duration, parse_size, parse_size_list,
+use swath_bench::command_line::{
+    MEMBER_OVERHEAD_BYTES, ReportArguments, VolumeArguments, parse_unit,
 };
+use swath_bench::{Depth, Error, Pattern, Result, format_size, parse_duration, parse_size_list};
 use swath_engine::Backend;
-
-/// Chunks and members are multiples of this.
-const UNIT_BYTES: u64 = 4096;
-
-/// What a member needs besides its data: the areas at its head and tail.
-pub(crate) const MEMBER_OVERHEAD_BYTES: u64 = 4 << 20;
 
 /// No drive addresses less.
 pub(crate) const BLOCK_BYTES_MIN: u64 = 512;
+
+const MEMBERS_HELP: &str = "\
+Members of the volume, in any order, or one directory that holds them. A volume on them is used \
+(cells that write overwrite its data); anything else is refused without --destructive";
+
+const DESTRUCTIVE_HELP: &str = "\
+Members may be overwritten: make a volume where there is none, write to block devices";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,12 +41,9 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted (results so far ar
 /// and removes them at the end.
 #[derive(Debug, Parser)]
 #[command(name = "swath-matrix", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(mut_arg("members", |it| it.help(MEMBERS_HELP)))]
+#[command(mut_arg("destructive", |it| it.help(DESTRUCTIVE_HELP)))]
 pub(crate) struct Options {
-    /// Members of the volume, in any order, or one directory that holds them. A volume on them is
-    /// used (cells that write overwrite its data); anything else is refused without --destructive
-    #[arg(value_name = "MEMBER")]
-    pub(crate) members: Vec<PathBuf>,
-
     /// Block sizes: a list, or runs of doublings as in 4k..1m
     #[arg(long, value_name = "SIZES", default_value = "4k,8k,16k,32k,64k,128k,256k,512k,1m",
           value_parser = |text: &str| parse_size_list(text).map(Sizes), help_heading = "Cells")]
@@ -97,39 +94,19 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 42, help_heading = "Cells")]
     pub(crate) seed: u64,
 
-    /// Chunk of a volume that is made, a multiple of 4k [default: 1m]
-    #[arg(long, value_name = "SIZE", value_parser = parse_chunk, help_heading = "Volume")]
-    pub(crate) chunk: Option<u64>,
-
-    /// How many members to make
-    #[arg(long = "members", value_name = "N", default_value_t = 4, conflicts_with = "members",
-          id = "member-count", value_parser = clap::value_parser!(u32).range(1..=128),
-          help_heading = "Volume")]
-    pub(crate) member_count: u32,
+    #[command(flatten)]
+    pub(crate) volume: VolumeArguments,
 
     /// Size of each member that is made, a multiple of 4k
-    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = parse_member_size,
+    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = parse_unit,
           conflicts_with = "members", help_heading = "Volume")]
     pub(crate) size: u64,
-
-    /// Where to make members [default: swath-matrix under cargo's target directory]
-    #[arg(
-        long,
-        value_name = "DIR",
-        conflicts_with = "members",
-        help_heading = "Volume"
-    )]
-    pub(crate) dir: Option<PathBuf>,
 
     /// What members hold before they are measured. unwritten: reserved blocks only, whose reads
     /// cost software alone; cells that write are refused [default: written for a new volume, as it
     /// is for one that is there]
     #[arg(long, value_enum, help_heading = "Volume")]
     pub(crate) fill: Option<FillChoice>,
-
-    /// Members may be overwritten: make a volume where there is none, write to block devices
-    #[arg(long, help_heading = "Volume")]
-    pub(crate) destructive: bool,
 
     /// How bytes are moved: auto, uring, aio or sync
     #[arg(long, default_value = "auto", help_heading = "Queue")]
@@ -157,25 +134,8 @@ pub(crate) struct Options {
     #[arg(long, help_heading = "Queue")]
     pub(crate) no_pin: bool,
 
-    /// Write the report as JSON; - is standard output, tables then go to standard error
-    #[arg(long, value_name = "FILE", help_heading = "Report")]
-    pub(crate) json: Option<PathBuf>,
-
-    /// Write the cells as CSV, one a row; - is standard output
-    #[arg(long, value_name = "FILE", help_heading = "Report")]
-    pub(crate) csv: Option<PathBuf>,
-
-    /// Words of your own about this run, kept in the report
-    #[arg(long, value_name = "TEXT", help_heading = "Report")]
-    pub(crate) label: Option<String>,
-
-    /// Say what would run and how long it takes, and touch nothing
-    #[arg(long, help_heading = "Report")]
-    pub(crate) dry_run: bool,
-
-    /// No progress
-    #[arg(short, long, help_heading = "Report")]
-    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) report: ReportArguments,
 }
 
 /// A list of sizes as one argument.
@@ -209,31 +169,12 @@ fn parse_runtime(text: &str) -> Result<Duration> {
     }
 }
 
-fn parse_chunk(text: &str) -> Result<u64> {
-    multiple_of_4k(text, "a chunk")
-}
-
-fn parse_member_size(text: &str) -> Result<u64> {
-    multiple_of_4k(text, "the size of a member")
-}
-
-fn multiple_of_4k(text: &str, what: &str) -> Result<u64> {
-    let bytes = parse_size(text)?;
-    if bytes.is_multiple_of(UNIT_BYTES) {
-        Ok(bytes)
-    } else {
-        Err(Error::usage(format!(
-            "{what} is a multiple of 4k, and {text} is not"
-        )))
-    }
-}
-
 impl Options {
     /// Checks what clap cannot: how the options go together. Touches nothing.
     pub(crate) fn check(&self) -> Result<()> {
         let writes = self.patterns().iter().any(|pattern| pattern.is_write());
         if self.fill == Some(FillChoice::Unwritten) {
-            if !self.members.is_empty() {
+            if !self.volume.members.is_empty() {
                 return Err(Error::usage(
                     "--fill unwritten is for members that the run makes itself; give none",
                 ));
@@ -245,7 +186,7 @@ impl Options {
                 ));
             }
         }
-        if self.makes_members() {
+        if self.volume.makes_members() {
             let chunk_bytes = self.chunk_bytes();
             if self.size < chunk_bytes.saturating_add(MEMBER_OVERHEAD_BYTES) {
                 return Err(Error::usage(format!(
@@ -257,11 +198,6 @@ impl Options {
                 )));
             }
         }
-        if is_standard_output(self.json.as_ref()) && is_standard_output(self.csv.as_ref()) {
-            return Err(Error::usage(
-                "only one of --json and --csv can go to standard output",
-            ));
-        }
-        Ok(())
+        self.report.check()
     }
 }

@@ -1,26 +1,15 @@
 //! What the options come to: the plan, the volume to come by, how cells are run.
 
-use swath_bench::report::is_standard_output;
+use swath_bench::command_line::MEMBER_OVERHEAD_BYTES;
 use swath_bench::{
-    Interrupt, MembersOptions, Pattern, Plan, RunOptions, Side, Space, SubjectOptions,
-    default_parent, matrix,
+    Interrupt, MembersOptions, Pattern, Plan, RunOptions, Side, Space, SubjectOptions, matrix,
 };
 use swath_engine::{FileFill, QueueOptions};
 use swath_volume::CHUNK_BYTES_DEFAULT;
 
-use crate::options::{FillChoice, MEMBER_OVERHEAD_BYTES, Options};
+use crate::options::{FillChoice, Options};
 
 impl Options {
-    /// Whether tables must keep off standard output.
-    pub(crate) fn report_is_piped(&self) -> bool {
-        is_standard_output(self.json.as_ref()) || is_standard_output(self.csv.as_ref())
-    }
-
-    /// Whether the run makes members of its own.
-    pub(crate) fn makes_members(&self) -> bool {
-        self.members.is_empty()
-    }
-
     pub(crate) fn patterns(&self) -> Vec<Pattern> {
         if self.rw.is_empty() {
             let reads_only = self.fill == Some(FillChoice::Unwritten);
@@ -59,18 +48,18 @@ impl Options {
 
     /// How many members the plan is for, before a volume tells.
     pub(crate) fn members_expected(&self) -> u32 {
-        if self.makes_members() {
-            self.member_count
+        if self.volume.makes_members() {
+            self.volume.member_count
         } else {
-            u32::try_from(self.members.len()).unwrap_or(u32::MAX)
+            u32::try_from(self.volume.members.len()).unwrap_or(u32::MAX)
         }
     }
 
     /// Members of the run's own.
     pub(crate) fn own_members(&self) -> MembersOptions {
         MembersOptions {
-            parent: self.dir.clone().unwrap_or_else(default_parent),
-            count: self.member_count,
+            parent: self.volume.parent(),
+            count: self.volume.member_count,
             member_bytes: self.size,
             fill: match self.fill {
                 Some(FillChoice::Unwritten) => FileFill::Unwritten,
@@ -80,7 +69,7 @@ impl Options {
     }
 
     pub(crate) fn chunk_bytes(&self) -> u64 {
-        self.chunk.unwrap_or(CHUNK_BYTES_DEFAULT)
+        self.volume.chunk.unwrap_or(CHUNK_BYTES_DEFAULT)
     }
 
     /// The bytes that a workload will find on members of the run's own, so that cells that do not
@@ -92,7 +81,7 @@ impl Options {
         let members = if self.baseline {
             1
         } else {
-            u64::from(self.member_count)
+            u64::from(self.volume.member_count)
         };
         Space {
             device: 0,
@@ -114,12 +103,12 @@ impl Options {
     pub(crate) fn subject(&self) -> SubjectOptions {
         SubjectOptions {
             name: "swath-matrix".to_owned(),
-            members: self.members.clone(),
+            members: self.volume.members.clone(),
             own: self.own_members(),
-            chunk_bytes: self.chunk,
+            chunk_bytes: self.volume.chunk,
             fill: self.fill == Some(FillChoice::Written),
             writes: self.patterns().iter().any(|pattern| pattern.is_write()),
-            destructive: self.destructive,
+            destructive: self.volume.destructive,
             queue: QueueOptions {
                 iopoll: false,
                 ..self.queue()
