@@ -62,9 +62,9 @@ mod scheduler;
 mod trace;
 mod world;
 
-pub use crash::Unsafe;
+pub use crash::{PowerCut, Unsafe};
 pub use device::SimDevice;
-pub use faults::{Fault, Outcome};
+pub use faults::{Fault, FaultClass, Outcome, Struck};
 pub use image::{Image, sector_digest};
 pub use media::Store;
 pub use plan::{FaultMix, FaultPlan};

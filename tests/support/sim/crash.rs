@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use rand::RngExt;
 use rand::SeedableRng;
@@ -11,10 +12,19 @@ use swath_engine::OpKind;
 use super::flight::InFlight;
 use super::image::{Image, size};
 use super::media::{Media, Store};
-use super::platform::SimPlatform;
+use super::platform::{SimPlatform, State, World};
 
 /// How long devices are without power.
 const OFF_NS: u64 = 1_000_000_000;
+
+/// What ends when the power of a platform is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PowerCut {
+    /// All of it: what is cached may be lost.
+    Power,
+    /// The process: what was acknowledged stays, what is in flight may not.
+    Process,
+}
 
 /// A sector that a crash may keep or take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,12 +49,33 @@ impl SimPlatform {
     /// once. The seed decides what is kept.
     #[must_use]
     pub fn crash(&self) -> Self {
-        let seed = self.0.state.lock().rng.random();
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let after = self
+            .0
+            .state
+            .lock()
+            .crash_by_chance(&self.0, PowerCut::Power);
+        self.0.tell();
+        after
+    }
+
+    /// As [`crash`](Self::crash), but what is not durable is kept where `keep` says so. It is asked
+    /// once for each sector in the cache, then for each sector of each write in flight.
+    #[must_use]
+    pub fn crash_keeping(&self, keep: impl FnMut(&Unsafe<'_>) -> bool) -> Self {
+        let after = self.0.state.lock().crash(&self.0, keep);
+        self.0.tell();
+        after
+    }
+}
+
+impl State {
+    /// The crash of `world`, whose state this is, in which chance says what is kept.
+    pub(super) fn crash_by_chance(&mut self, world: &World, how: PowerCut) -> SimPlatform {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.rng.random());
         // By operation: in whole, in part, or not at all.
         let mut shares = BTreeMap::new();
-        self.crash_keeping(|sector| match sector.operation {
-            None => rng.random(),
+        self.crash(world, |sector| match sector.operation {
+            None => how == PowerCut::Process || rng.random(),
             Some(number) => {
                 let share = shares.entry(number);
                 match *share.or_insert_with(|| rng.random_range(0..3)) {
@@ -56,19 +87,16 @@ impl SimPlatform {
         })
     }
 
-    /// As [`crash`](Self::crash), but what is not durable is kept where `keep` says so. It is asked
-    /// once for each sector in the cache, then for each sector of each write in flight.
-    #[must_use]
-    pub fn crash_keeping(&self, mut keep: impl FnMut(&Unsafe<'_>) -> bool) -> Self {
-        let mut guard = self.0.state.lock();
-        let state = &mut *guard;
-        let after = Self::new(state.rng.random());
+    fn crash(&mut self, world: &World, mut keep: impl FnMut(&Unsafe<'_>) -> bool) -> SimPlatform {
+        let scheduler = world.scheduler.as_ref();
+        let scheduler = scheduler.map(|(scheduler, _)| Arc::clone(scheduler));
+        let after = SimPlatform::scheduled(self.rng.random(), scheduler);
         {
             let mut next = after.0.state.lock();
-            next.now_ns = state.now_ns + OFF_NS;
-            next.operations = state.operations;
-            for media in state.media.values() {
-                let mut in_flight: Vec<_> = state
+            next.now_ns = self.now_ns + OFF_NS;
+            next.operations = self.operations;
+            for media in self.media.values() {
+                let mut in_flight: Vec<_> = self
                     .in_flight
                     .values()
                     .flatten()
@@ -84,9 +112,7 @@ impl SimPlatform {
                 added.tear_bytes = media.tear_bytes;
             }
         }
-        state.is_off = true;
-        self.0.moved.notify_all();
-        drop(guard);
+        self.is_off = true;
         after
     }
 }

@@ -1,5 +1,6 @@
 //! [`Fault`]: what goes wrong, where, when and how often.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -30,6 +31,91 @@ pub enum Outcome {
     /// Done, and one bit of what lies there is wrong from now on: this one, counted from the first
     /// bit of the operation's range on. A read sees it, too.
     Rot(u64),
+}
+
+/// What a fault means to those above the queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FaultClass {
+    /// A lane hides it.
+    Transparent,
+    /// It takes longer, and that is all.
+    Late,
+    /// Somebody is told.
+    Failing,
+    /// Nobody is told.
+    Silent,
+}
+
+impl Outcome {
+    /// What it means to those above the queue.
+    pub const fn class(&self) -> FaultClass {
+        match self {
+            Self::Errno(libc::EAGAIN | libc::EINTR | libc::ECANCELED) | Self::Short(_) => {
+                FaultClass::Transparent
+            }
+            Self::Late(_) => FaultClass::Late,
+            Self::Errno(_) | Self::Gone => FaultClass::Failing,
+            Self::Ignored | Self::Torn | Self::Misdirected(_) | Self::Rot(_) => FaultClass::Silent,
+        }
+    }
+
+    /// The kind of fault, without its numbers.
+    pub fn kind(&self) -> String {
+        match self {
+            Self::Errno(_) | Self::Gone | Self::Ignored | Self::Torn => self.to_string(),
+            Self::Short(_) => "short".to_owned(),
+            Self::Late(_) => "late".to_owned(),
+            Self::Misdirected(_) => "misdirected".to_owned(),
+            Self::Rot(_) => "rot".to_owned(),
+        }
+    }
+}
+
+/// How often something went wrong.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Struck(BTreeMap<(FaultClass, String), u64>);
+
+impl Struck {
+    pub(super) fn add(&mut self, kind: OpKind, outcome: &Outcome) {
+        let key = (outcome.class(), format!("{kind} {}", outcome.kind()));
+        *self.0.entry(key).or_default() += 1;
+    }
+
+    /// How often something of this class did.
+    pub fn count(&self, class: FaultClass) -> u64 {
+        let of_class = self.0.iter().filter(|((other, _), _)| *other == class);
+        of_class.map(|(_, count)| count).sum()
+    }
+
+    /// How often a write, a flush or the like failed.
+    pub fn count_changing(&self) -> u64 {
+        let failing = self.0.iter().filter(|((class, fault), _)| {
+            *class == FaultClass::Failing && !fault.starts_with("read")
+        });
+        failing.map(|(_, count)| count).sum()
+    }
+
+    /// Adds what went wrong elsewhere.
+    pub fn merge(&mut self, other: &Self) {
+        for (key, count) in &other.0 {
+            *self.0.entry(key.clone()).or_default() += count;
+        }
+    }
+}
+
+impl fmt::Display for Struck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut comma = "";
+        for ((_, fault), count) in &self.0 {
+            write!(f, "{comma}{fault}: {count}")?;
+            comma = ", ";
+        }
+        if comma.is_empty() {
+            f.write_str("none")
+        } else {
+            Ok(())
+        }
+    }
 }
 
 /// A rule: which operations end how. The oldest rule that matches decides.

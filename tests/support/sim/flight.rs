@@ -55,6 +55,9 @@ pub(super) fn perform(state: &mut State, op: &InFlight, fault: Option<Outcome>) 
     let result = outcome(state, op, fault);
     let (raw, now_ns) = (&op.raw, state.now_ns);
     let device = state.media(op.device).path.clone();
+    if let Some(fault) = &fault {
+        state.struck.add(raw.kind, fault);
+    }
     state.trace.push(Traced {
         number: op.number,
         queue: op.queue,

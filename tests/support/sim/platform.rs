@@ -6,21 +6,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use swath_engine::queue::Queue;
 use swath_engine::{
     Device, Error, ErrorKind, Geometry, Identity, OpenOptions, Platform, QueueOptions, Result,
+    Scheduler,
 };
 
+use super::crash::PowerCut;
 use super::device::SimDevice;
-use super::faults::Fault;
+use super::faults::{Fault, Struck};
 use super::flight::InFlight;
 use super::image::Image;
 use super::media::{Media, Store};
 use super::queue::SimQueue;
 use super::record::Event;
+use super::scheduler::SimScheduler;
 use super::trace::{TRACE_MAX, Trace, Traced};
 
 /// The platform of simulated devices. Clones share it.
@@ -30,7 +33,10 @@ pub struct SimPlatform(pub(super) Arc<World>);
 pub(super) struct World {
     pub(super) state: Mutex<State>,
     /// Notified when operations are let go, and when a queue is woken.
-    pub(super) moved: Condvar,
+    moved: Condvar,
+    /// Who decides which thread runs, and where threads wait for what `moved` tells; none: the
+    /// kernel, and there.
+    pub(super) scheduler: Option<(Arc<SimScheduler>, u64)>,
 }
 
 pub(super) struct State {
@@ -48,10 +54,33 @@ pub(super) struct State {
     paths: BTreeMap<PathBuf, u64>,
     /// By the number of their queue.
     pub(super) in_flight: BTreeMap<u64, Vec<InFlight>>,
+    /// How many operations have ended.
+    pub(super) ended: u64,
+    /// How and after how many of them the power is to fail.
+    pub(super) cut: Option<(u64, PowerCut)>,
+    /// What came back when it had.
+    pub(super) after: Option<SimPlatform>,
+    /// What went wrong.
+    pub(super) struck: Struck,
     /// The numbers that were given out to queues, operations and openers.
     pub(super) queues: u64,
     pub(super) operations: u64,
     openers: u64,
+}
+
+impl World {
+    /// Tells those who wait for a device to look again.
+    pub(super) fn tell(&self) {
+        self.moved.notify_all();
+        if let Some((scheduler, place)) = &self.scheduler {
+            scheduler.wake(*place);
+        }
+    }
+
+    /// Waits to be told, where there is no scheduler.
+    pub(super) fn wait(&self, state: &mut MutexGuard<'_, State>) {
+        self.moved.wait(state);
+    }
 }
 
 impl State {
@@ -91,6 +120,11 @@ impl State {
 impl SimPlatform {
     /// A platform without devices, all of whose chance comes from `seed`.
     pub fn new(seed: u64) -> Self {
+        Self::scheduled(seed, None)
+    }
+
+    /// As [`new`](Self::new), for threads that `scheduler` runs.
+    pub fn scheduled(seed: u64, scheduler: Option<Arc<SimScheduler>>) -> Self {
         let state = State {
             rng: ChaCha8Rng::seed_from_u64(seed),
             now_ns: 0,
@@ -103,6 +137,10 @@ impl SimPlatform {
             media: BTreeMap::new(),
             paths: BTreeMap::new(),
             in_flight: BTreeMap::new(),
+            ended: 0,
+            cut: None,
+            after: None,
+            struck: Struck::default(),
             queues: 0,
             operations: 0,
             openers: 0,
@@ -110,6 +148,10 @@ impl SimPlatform {
         Self(Arc::new(World {
             state: Mutex::new(state),
             moved: Condvar::new(),
+            scheduler: scheduler.map(|scheduler| {
+                let place = scheduler.place("the devices");
+                (scheduler, place)
+            }),
         }))
     }
 
@@ -209,7 +251,24 @@ impl SimPlatform {
     /// Pulls a device out: what is in flight and all that follows ends with `ENODEV`.
     pub fn pull(&self, path: impl AsRef<Path>) {
         self.0.state.lock().at(path).is_gone = true;
-        self.0.moved.notify_all();
+        self.0.tell();
+    }
+
+    /// The power fails as soon as `operations` have ended from now on; see
+    /// [`take_after`](Self::take_after).
+    pub fn cut_power_after(&self, operations: u64, how: PowerCut) {
+        let mut state = self.0.state.lock();
+        state.cut = Some((state.ended + operations, how));
+    }
+
+    /// Whether the power has failed.
+    pub fn is_off(&self) -> bool {
+        self.0.state.lock().is_off
+    }
+
+    /// What came back after the power failed as it was [told to](Self::cut_power_after).
+    pub fn take_after(&self) -> Option<Self> {
+        self.0.state.lock().after.take()
     }
 
     /// The next `count` visits to a queue are refused as a whole, as a kernel may.
@@ -234,7 +293,7 @@ impl SimPlatform {
         for media in state.media.values_mut() {
             media.is_hung = false;
         }
-        self.0.moved.notify_all();
+        self.0.tell();
     }
 
     // ---- what happened -----------------------------------------------------------------------
@@ -242,6 +301,16 @@ impl SimPlatform {
     /// Simulated time: nanoseconds since the platform was made.
     pub fn now_ns(&self) -> u64 {
         self.0.state.lock().now_ns
+    }
+
+    /// How many operations have ended.
+    pub fn ended(&self) -> u64 {
+        self.0.state.lock().ended
+    }
+
+    /// How often something went wrong.
+    pub fn struck(&self) -> Struck {
+        self.0.state.lock().struck.clone()
     }
 
     /// The operations that ended since this was last called, in the order in which they did; the
@@ -321,6 +390,11 @@ impl Platform for SimPlatform {
             numbers,
             options.depth as usize,
         )))
+    }
+
+    fn scheduler(&self) -> Option<Arc<dyn Scheduler>> {
+        let (scheduler, _) = self.0.scheduler.as_ref()?;
+        Some(Arc::clone(scheduler) as Arc<dyn Scheduler>)
     }
 }
 

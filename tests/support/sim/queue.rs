@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::RngExt;
 use swath_engine::queue::{Queue, RAW_BYTES_MAX, RAW_IOVECS_MAX, RawCompletion, RawOp, Wake};
-use swath_engine::{Backend, OpKind, QueueDescription};
+use swath_engine::{Backend, OpKind, QueueDescription, Scheduler};
 
 use super::faults::Outcome;
 use super::flight::{InFlight, perform, runs_of};
 use super::platform::{State, World};
 use super::record::{Event, Submitted};
+use super::scheduler::SimScheduler;
 
 /// A queue over simulated devices. What is in flight lies in the world, where a crash finds it.
 #[derive(Debug)]
@@ -23,6 +24,12 @@ pub struct SimQueue {
     capacity: usize,
     description: QueueDescription,
     waker: Arc<SimWaker>,
+}
+
+/// What became of an operation.
+enum End {
+    Done(RawCompletion),
+    Late,
 }
 
 /// Wakes one queue.
@@ -37,7 +44,7 @@ impl Wake for SimWaker {
     fn wake(&self) {
         let _state = self.world.state.lock();
         self.is_woken.store(true, Ordering::Relaxed);
-        self.world.moved.notify_all();
+        self.world.tell();
     }
 }
 
@@ -84,36 +91,109 @@ impl SimQueue {
         let count = state.rng.random_range(min.min(all)..=all);
         let mut given = 0;
         while given < count {
-            let Some(place) = state.pick(self.number, given < min) else {
-                break;
-            };
-            let list = state.in_flight.get_mut(&self.number).expect("a list");
-            let op = list.swap_remove(place);
-            state.now_ns += state.rng.random_range(1_000..100_000);
-            let fault = state.strike(&op);
-            if let Some(Outcome::Late(nanoseconds)) = fault
-                && !op.is_late
-            {
-                let op = InFlight {
-                    due_ns: state.now_ns.saturating_add(nanoseconds),
-                    is_late: true,
-                    ..op
-                };
-                state.in_flight.entry(self.number).or_default().push(op);
-                continue;
+            match self.end_one(state, given < min) {
+                Some(End::Done(completion)) => {
+                    completions.push(completion);
+                    given += 1;
+                }
+                Some(End::Late) => {}
+                None => break,
             }
-            let result = perform(state, &op, fault);
-            state.record(|| Event::Completed {
-                number: op.number,
-                result,
-            });
-            completions.push(RawCompletion {
-                token: op.raw.token,
-                result,
-            });
-            given += 1;
         }
         Ok(())
+    }
+
+    /// Ends one operation, or makes one late; none can end now unless time goes on, which it does
+    /// when one `must` end.
+    fn end_one(&self, state: &mut State, must: bool) -> Option<End> {
+        if let Some((_, how)) = state.cut.take_if(|(after, _)| *after <= state.ended) {
+            // What is about to end is in flight still.
+            state.after = Some(state.crash_by_chance(&self.world, how));
+            self.world.tell();
+        }
+        let place = state.pick(self.number, must)?;
+        let list = state.in_flight.get_mut(&self.number).expect("a list");
+        let op = list.swap_remove(place);
+        state.now_ns += state.rng.random_range(1_000..100_000);
+        let fault = state.strike(&op);
+        if let Some(Outcome::Late(nanoseconds)) = fault
+            && !op.is_late
+        {
+            state.struck.add(op.raw.kind, &Outcome::Late(nanoseconds));
+            let op = InFlight {
+                due_ns: state.now_ns.saturating_add(nanoseconds),
+                is_late: true,
+                ..op
+            };
+            state.in_flight.entry(self.number).or_default().push(op);
+            return Some(End::Late);
+        }
+        let result = perform(state, &op, fault);
+        state.ended += 1;
+        state.record(|| Event::Completed {
+            number: op.number,
+            result,
+        });
+        if let Some((scheduler, _)) = &self.world.scheduler {
+            let device = state.media.range(..op.device).count() as u64;
+            let result = result.unsigned_abs().into();
+            scheduler.note(&[
+                device,
+                op.raw.kind as u64,
+                op.raw.offset,
+                op.raw.length,
+                result,
+            ]);
+            scheduler.set_now_ns(state.now_ns);
+        }
+        Some(End::Done(RawCompletion {
+            token: op.raw.token,
+            result,
+        }))
+    }
+
+    /// As `wait`, for threads that a scheduler runs: between any two operations another thread may
+    /// go on, and while none can end the others do.
+    fn wait_scheduled(
+        &self,
+        scheduler: &SimScheduler,
+        place: u64,
+        min: usize,
+        completions: &mut Vec<RawCompletion>,
+    ) -> io::Result<()> {
+        let enough = completions.len() + min;
+        loop {
+            scheduler.pass();
+            let mut state = self.world.state.lock();
+            if state.refused_visits > 0 {
+                return self.deliver(&mut state, 0, completions);
+            }
+            let is_held = state.is_held && !state.is_off;
+            if self.waker.is_woken.swap(false, Ordering::Relaxed) {
+                return if is_held {
+                    Ok(())
+                } else {
+                    self.deliver(&mut state, 0, completions)
+                };
+            }
+            if is_held || !state.can_end(self.number) {
+                drop(state);
+                scheduler.wait(place);
+                continue;
+            }
+            state.now_ns = state.now_ns.max(scheduler.now_ns());
+            if let Some(due_ns) = state.next_due_ns(self.number) {
+                drop(state);
+                scheduler.sleep(due_ns, place);
+                continue;
+            }
+            if let Some(End::Done(completion)) = self.end_one(&mut state, true) {
+                completions.push(completion);
+            }
+            if completions.len() >= enough {
+                return Ok(());
+            }
+        }
     }
 
     fn check(&self, state: &mut State, op: &RawOp) {
@@ -210,6 +290,18 @@ impl State {
             .nth(chosen)
     }
 
+    /// When the first of a queue's operations is due, if none is now.
+    fn next_due_ns(&self, queue: u64) -> Option<u64> {
+        let mut next = u64::MAX;
+        for op in &self.in_flight[&queue] {
+            let media = &self.media[&op.device];
+            if !media.is_hung || media.is_gone || self.is_off {
+                next = next.min(op.due_ns);
+            }
+        }
+        (next > self.now_ns).then_some(next)
+    }
+
     /// Whether a queue has something that can end.
     fn can_end(&self, queue: u64) -> bool {
         self.in_flight[&queue].iter().any(|op| {
@@ -277,6 +369,9 @@ unsafe impl Queue for SimQueue {
     }
 
     fn poll(&mut self, completions: &mut Vec<RawCompletion>) -> io::Result<()> {
+        if let Some((scheduler, _)) = &self.world.scheduler {
+            scheduler.pass();
+        }
         let mut state = self.world.state.lock();
         if state.is_held && !state.is_off {
             return Ok(());
@@ -285,6 +380,9 @@ unsafe impl Queue for SimQueue {
     }
 
     fn wait(&mut self, min: usize, completions: &mut Vec<RawCompletion>) -> io::Result<()> {
+        if let Some((scheduler, place)) = &self.world.scheduler {
+            return self.wait_scheduled(scheduler, *place, min, completions);
+        }
         let mut state = self.world.state.lock();
         loop {
             let is_held = state.is_held && !state.is_off;
@@ -298,7 +396,7 @@ unsafe impl Queue for SimQueue {
             if !is_held && state.can_end(self.number) {
                 return self.deliver(&mut state, min, completions);
             }
-            self.world.moved.wait(&mut state);
+            self.world.wait(&mut state);
         }
     }
 

@@ -96,7 +96,7 @@ impl SimScheduler {
     /// A scheduler all of whose choices come from `seed`: also how often it changes threads.
     pub fn new(seed: u64) -> Arc<Self> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let eagerness = [2, 16, 64, 256][rng.random_range(0..4)];
+        let eagerness = [8, 32, 128, 256][rng.random_range(0..4)];
         Arc::new(Self {
             state: Mutex::new(State {
                 rng,
@@ -177,6 +177,11 @@ impl SimScheduler {
         let state = self.state.lock();
         let task = state.running.and_then(|number| state.tasks.get(&number));
         task.map_or_else(String::new, |task| task.name.clone())
+    }
+
+    /// Simulated time, as far as the scheduler knows.
+    pub fn now_ns(&self) -> u64 {
+        self.state.lock().now_ns
     }
 
     /// Simulated time has gone on.
