@@ -1,4 +1,4 @@
-//! Random simulation: volumes and stores on simulated devices, used by several clients at once, while
+//! Random simulation: stores and volumes on simulated devices, used by several clients at once, while
 //! operations fail, are torn, lost and late, and the power fails at any moment, also during recovery.
 //! A model knows what may be seen.
 //!
@@ -21,9 +21,12 @@ mod content;
 mod model;
 mod run;
 mod scenario;
+mod volume;
 
 use std::env;
+use std::fmt::Display;
 use std::panic;
+use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,8 +34,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use swath_tests::sim::Struck;
 
-use self::run::{Failure, Outcome, run};
-use self::scenario::Scenario;
+use self::run::{Failure, Outcome};
 
 /// How many seeds are run every day.
 const SEEDS: u64 = 300;
@@ -43,6 +45,40 @@ const SHRINK_FOR: Duration = Duration::from_secs(60);
 /// Panics are expected, while a failure is cut down.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
+/// What is simulated.
+trait Simulated: Clone + Display + Send {
+    fn draw(seed: u64) -> Self;
+    fn seed(&self) -> u64;
+    fn acts(&self) -> usize;
+    fn smaller(&self) -> Vec<Self>;
+    fn run(&self) -> Result<Outcome, Box<Failure>>;
+}
+
+macro_rules! simulated {
+    ($scenario:ty, $run:path) => {
+        impl Simulated for $scenario {
+            fn draw(seed: u64) -> Self {
+                Self::draw(seed)
+            }
+            fn seed(&self) -> u64 {
+                self.seed
+            }
+            fn acts(&self) -> usize {
+                self.acts()
+            }
+            fn smaller(&self) -> Vec<Self> {
+                self.smaller()
+            }
+            fn run(&self) -> Result<Outcome, Box<Failure>> {
+                $run(self)
+            }
+        }
+    };
+}
+
+simulated!(scenario::Scenario, run::run);
+simulated!(volume::Scenario, volume::run);
+
 fn number(variable: &str) -> Option<u64> {
     let value = env::var(variable).ok()?;
     let number = value.parse();
@@ -50,7 +86,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// Leaves out of a failing scenario what can be left out.
-fn shrink(mut scenario: Scenario, mut failure: Box<Failure>) -> (Scenario, Box<Failure>) {
+fn shrink<S: Simulated>(mut scenario: S, mut failure: Box<Failure>) -> Box<Failure> {
     let begun = Instant::now();
     IS_QUIET.store(true, Ordering::Relaxed);
     'again: while begun.elapsed() < SHRINK_FOR {
@@ -58,7 +94,7 @@ fn shrink(mut scenario: Scenario, mut failure: Box<Failure>) -> (Scenario, Box<F
             if begun.elapsed() >= SHRINK_FOR {
                 break 'again;
             }
-            if let Err(still) = run(&smaller) {
+            if let Err(still) = smaller.run() {
                 (scenario, failure) = (smaller, still);
                 continue 'again;
             }
@@ -66,7 +102,7 @@ fn shrink(mut scenario: Scenario, mut failure: Box<Failure>) -> (Scenario, Box<F
         break;
     }
     IS_QUIET.store(false, Ordering::Relaxed);
-    (scenario, failure)
+    failure
 }
 
 #[derive(Default)]
@@ -83,9 +119,9 @@ struct Totals {
 }
 
 impl Totals {
-    fn add(&mut self, scenario: &Scenario, outcome: &Outcome) {
+    fn add(&mut self, acts: usize, outcome: &Outcome) {
         self.seeds += 1;
-        self.acts += scenario.acts();
+        self.acts += acts;
         self.operations += outcome.operations;
         self.simulated_ns += u128::from(outcome.now_ns);
         self.crashes += outcome.crashes;
@@ -95,11 +131,11 @@ impl Totals {
         self.struck.merge(&outcome.struck);
     }
 
-    fn print(&self, elapsed: Duration) {
+    fn print(&self, what: &str, elapsed: Duration) {
         let seconds = elapsed.as_secs_f64();
         println!(
-            "{} seeds in {seconds:.1} s: {:.1} simulated hours, {} acts, {} operations ({:.0} a \
-             second), {} crashes, {} opens, {} changes of threads, {} ended early",
+            "{what}: {} seeds in {seconds:.1} s: {:.1} simulated hours, {} acts, {} operations \
+             ({:.0} a second), {} crashes, {} opens, {} changes of threads, {} ended early",
             self.seeds,
             self.simulated_ns as f64 / 3.6e12,
             self.acts,
@@ -110,18 +146,21 @@ impl Totals {
             self.switches,
             self.lost,
         );
-        println!("faults: {}", self.struck);
+        println!("{what}: faults: {}", self.struck);
     }
 }
 
-#[test]
-fn whatever_happens_a_store_keeps_its_word() {
-    let standard = panic::take_hook();
-    panic::set_hook(Box::new(move |info| {
-        if !IS_QUIET.load(Ordering::Relaxed) {
-            standard(info);
-        }
-    }));
+/// Runs as many seeds as were asked for, on every core.
+fn simulate<S: Simulated>(what: &str) {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let standard = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !IS_QUIET.load(Ordering::Relaxed) {
+                standard(info);
+            }
+        }));
+    });
     let (first, count) = match number("SWATH_SEED") {
         Some(seed) => (seed, 1),
         None => (0, number("SWATH_SEEDS").unwrap_or(SEEDS)),
@@ -136,9 +175,9 @@ fn whatever_happens_a_store_keeps_its_word() {
             if seed >= first + count || failed.lock().is_some() {
                 return;
             }
-            let scenario = Scenario::draw(seed);
-            match run(&scenario) {
-                Ok(outcome) => totals.lock().add(&scenario, &outcome),
+            let scenario = S::draw(seed);
+            match scenario.run() {
+                Ok(outcome) => totals.lock().add(scenario.acts(), &outcome),
                 Err(failure) => {
                     failed.lock().get_or_insert((scenario, failure));
                 }
@@ -151,30 +190,48 @@ fn whatever_happens_a_store_keeps_its_word() {
         }
         work();
     });
-    totals.lock().print(begun.elapsed());
+    totals.lock().print(what, begun.elapsed());
     if let Some((scenario, failure)) = failed.into_inner() {
-        let seed = scenario.seed;
-        println!("SWATH_SEED={seed} fails: {}", failure.message);
-        let (_, failure) = shrink(scenario, failure);
+        let seed = scenario.seed();
+        println!("SWATH_SEED={seed} fails: {}\n{scenario}", failure.message);
+        let failure = shrink(scenario, failure);
         println!("cut down:\n{}", failure.story);
-        panic!("SWATH_SEED={seed}: {}", failure.message);
+        panic!("SWATH_SEED={seed} ({what}): {}", failure.message);
     }
 }
 
-#[test]
-fn a_seed_is_one_run() {
+fn repeat<S: Simulated>(what: &str) {
     let mut digests = Vec::new();
     for seed in (0..40).step_by(5) {
-        let scenario = Scenario::draw(seed);
+        let scenario = S::draw(seed);
         let [one, two] = [(); 2].map(|()| {
-            run(&scenario).unwrap_or_else(|failure| {
-                panic!("SWATH_SEED={seed}: {}\n{}", failure.message, failure.story)
+            scenario.run().unwrap_or_else(|failure| {
+                panic!(
+                    "SWATH_SEED={seed} ({what}): {}\n{}",
+                    failure.message, failure.story
+                )
             })
         });
-        assert_eq!(one, two, "SWATH_SEED={seed} has two outcomes");
+        assert_eq!(one, two, "SWATH_SEED={seed} ({what}) has two outcomes");
         digests.push(one.steps.digest);
     }
     digests.sort_unstable();
     digests.dedup();
     assert_eq!(digests.len(), 8, "seeds differ");
+}
+
+#[test]
+fn whatever_happens_a_store_keeps_its_word() {
+    simulate::<scenario::Scenario>("stores");
+}
+
+#[test]
+fn whatever_happens_a_volume_keeps_its_word() {
+    simulate::<volume::Scenario>("volumes");
+}
+
+#[test]
+fn a_seed_is_one_run() {
+    repeat::<scenario::Scenario>("stores");
+    repeat::<volume::Scenario>("volumes");
 }

@@ -65,12 +65,38 @@ pub(crate) struct Ground {
     totals: Mutex<Totals>,
 }
 
-#[derive(Default)]
-struct Totals {
+/// What platforms before the last crash came to.
+#[derive(Debug, Default)]
+pub(crate) struct Totals {
     operations: u64,
-    crashes: u64,
-    opens: u64,
+    pub(crate) crashes: u64,
+    pub(crate) opens: u64,
     struck: Struck,
+}
+
+impl Totals {
+    /// A platform has come to its end.
+    pub(crate) fn add(&mut self, platform: &SimPlatform) {
+        self.operations += platform.ended();
+        self.struck.merge(&platform.struck());
+    }
+
+    pub(crate) fn outcome(
+        &self,
+        scheduler: &SimScheduler,
+        platform: &SimPlatform,
+        is_lost: bool,
+    ) -> Outcome {
+        Outcome {
+            steps: scheduler.steps(),
+            operations: self.operations,
+            now_ns: platform.now_ns(),
+            crashes: self.crashes,
+            opens: self.opens,
+            struck: self.struck.clone(),
+            is_lost,
+        }
+    }
 }
 
 impl Ground {
@@ -127,27 +153,42 @@ impl Ground {
         if struck.count(FaultClass::Silent) > 0 {
             *self.is_damaged.lock() = true;
         }
-        let mut totals = self.totals.lock();
-        totals.operations += platform.ended();
-        totals.struck.merge(&struck);
+        self.totals.lock().add(platform);
     }
 
     fn story(&self) -> String {
-        let mut story = self.scenario.to_string();
-        let log = self.log.lock();
-        let _ = writeln!(story, "what happened:");
-        for line in log.iter().skip(log.len().saturating_sub(LINES)) {
-            let _ = writeln!(story, "  {line}");
-        }
         let (now, before) = &*self.platform.lock();
-        if let Some(before) = before {
-            let _ = writeln!(story, "the last operations before the crash:");
-            story.push_str(&before.trace_tail(OPERATIONS / 2));
-        }
-        let _ = writeln!(story, "the last operations:");
-        story.push_str(&now.trace_tail(OPERATIONS));
-        story
+        story(&self.scenario, &self.log.lock(), now, before.as_ref())
     }
+}
+
+/// What led to a failure, for people.
+pub(crate) fn story(
+    scenario: &dyn std::fmt::Display,
+    log: &[String],
+    now: &SimPlatform,
+    before: Option<&SimPlatform>,
+) -> String {
+    let mut story = scenario.to_string();
+    let _ = writeln!(story, "what happened:");
+    for line in log.iter().skip(log.len().saturating_sub(LINES)) {
+        let _ = writeln!(story, "  {line}");
+    }
+    if let Some(before) = before {
+        let _ = writeln!(story, "the last operations before the crash:");
+        story.push_str(&before.trace_tail(OPERATIONS / 2));
+    }
+    let _ = writeln!(story, "the last operations:");
+    story.push_str(&now.trace_tail(OPERATIONS));
+    story
+}
+
+/// Runs `work` on threads of the scheduler. A panic of it is the error.
+pub(crate) fn guarded<T: Send + 'static>(
+    scheduler: &Arc<SimScheduler>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(|| scheduler.run(work))).map_err(|panic| message_of(&*panic))
 }
 
 /// Runs a scenario.
@@ -173,26 +214,15 @@ pub(crate) fn run(scenario: &Scenario) -> Result<Outcome, Box<Failure>> {
         totals: Mutex::default(),
     });
     let inner = Arc::clone(&ground);
-    let ran = catch_unwind(AssertUnwindSafe(|| {
-        scheduler.run(move || Main(inner).run())
-    }));
-    match ran {
+    match guarded(&scheduler, move || Main(inner).run()) {
         Ok(is_lost) => {
             let platform = ground.platform();
             ground.note_end_of(&platform);
             let totals = ground.totals.lock();
-            Ok(Outcome {
-                steps: scheduler.steps(),
-                operations: totals.operations,
-                now_ns: platform.now_ns(),
-                crashes: totals.crashes,
-                opens: totals.opens,
-                struck: totals.struck.clone(),
-                is_lost,
-            })
+            Ok(totals.outcome(&scheduler, &platform, is_lost))
         }
-        Err(panic) => Err(Box::new(Failure {
-            message: message_of(&*panic),
+        Err(message) => Err(Box::new(Failure {
+            message,
             story: ground.story(),
         })),
     }

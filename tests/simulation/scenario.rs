@@ -231,7 +231,7 @@ impl Scenario {
 }
 
 impl Cut {
-    fn draw(rng: &mut ChaCha8Rng, most: u64) -> Self {
+    pub(crate) fn draw(rng: &mut ChaCha8Rng, most: u64) -> Self {
         let how = if rng.random_range(0..4) == 0 {
             PowerCut::Process
         } else {
