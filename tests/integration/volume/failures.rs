@@ -27,6 +27,8 @@ fn a_failure_on_one_member_is_told_and_stops_all_writing() {
         let volume = Volume::create_on(platform_handle.clone(), &paths, &options).unwrap();
         let kept = pattern(50_000, 1);
         volume.write_at(&kept, 0).unwrap();
+        // What is not flushed may be lost by a flush that fails.
+        volume.flush().unwrap();
         platform.inject(Fault::errno(libc::EIO).of(kind).on("m1").times(1));
         let failed = match kind {
             OpKind::Write => volume.write_at(&pattern(50_000, 2), 100_000),

@@ -148,7 +148,15 @@ fn left(
             .capacity_bytes
             .saturating_sub(raw.offset)
             .min(raw.length);
-        for (offset, length) in media.units(raw.offset, reachable) {
+        // Where there are zeroes, zeroes change nothing; and such a range may be huge.
+        let parts = match raw.kind {
+            OpKind::Write => vec![(raw.offset, reachable)],
+            _ => image.parts(raw.offset, reachable),
+        };
+        let units = parts
+            .into_iter()
+            .flat_map(|(offset, length)| media.units(offset, length));
+        for (offset, length) in units {
             if !asked((offset, length), Some(op.number)) {
                 continue;
             }

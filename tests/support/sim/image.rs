@@ -17,7 +17,7 @@ pub(super) const SECTOR_BYTES: u64 = 512;
 type Page = [u8; 4096];
 
 /// The bytes of a device. Cheap to clone.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Image {
     pages: Arc<BTreeMap<u64, Arc<Page>>>,
 }
@@ -57,22 +57,28 @@ impl Image {
 
     /// Makes a range read as zeroes.
     pub fn zero(&mut self, offset: u64, length: u64) {
-        let end = offset + length;
+        let parts = self.parts(offset, length);
         let pages = Arc::make_mut(&mut self.pages);
-        let touched: Vec<u64> = pages
-            .range(offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES))
-            .map(|(&number, _)| number)
-            .collect();
-        for number in touched {
-            let start = number * PAGE_BYTES;
-            let from = size(offset.max(start) - start);
-            let to = size(end.min(start + PAGE_BYTES) - start);
-            if (from, to) == (0, 4096) {
+        for (offset, length) in parts {
+            let (number, within) = (offset / PAGE_BYTES, size(offset % PAGE_BYTES));
+            if length == PAGE_BYTES {
                 pages.remove(&number);
             } else if let Some(page) = pages.get_mut(&number) {
-                Arc::make_mut(page)[from..to].fill(0);
+                Arc::make_mut(page)[within..within + size(length)].fill(0);
             }
         }
+    }
+
+    /// The parts of a range that may hold anything but zeroes: offset and length, at most a page.
+    pub fn parts(&self, offset: u64, length: u64) -> Vec<(u64, u64)> {
+        let end = offset + length;
+        self.pages
+            .range(offset / PAGE_BYTES..end.div_ceil(PAGE_BYTES))
+            .map(|(&number, _)| {
+                let start = offset.max(number * PAGE_BYTES);
+                (start, end.min((number + 1) * PAGE_BYTES) - start)
+            })
+            .collect()
     }
 
     /// Makes a range read as it does in `other`.

@@ -122,10 +122,13 @@ impl Media {
         });
     }
 
+    /// Only what is there can change: a range may be as long as the device, which may be huge.
     pub(super) fn zero(&mut self, offset: u64, length: u64, rng: &mut ChaCha8Rng) {
-        self.change(offset, length, false, rng, |image| {
-            image.zero(offset, length);
-        });
+        for (offset, length) in self.current.parts(offset, length) {
+            self.change(offset, length, false, rng, |image| {
+                image.zero(offset, length);
+            });
+        }
     }
 
     fn change(

@@ -221,6 +221,16 @@ impl SimPlatform {
         self.0.state.lock().at(path).poke(offset, bytes);
     }
 
+    /// Changes what is on a device as a write does that was acknowledged and not flushed: as whoever
+    /// wrote before, and died, has left it.
+    pub fn poke_cached(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) {
+        let mut guard = self.0.state.lock();
+        let state = &mut *guard;
+        let number = state.at(path).number;
+        let media = state.media.get_mut(&number).expect("it was found just now");
+        media.write(offset, bytes, false, &mut state.rng);
+    }
+
     /// All that a device holds, as a read sees it. Costs nothing.
     pub fn image(&self, path: impl AsRef<Path>) -> Image {
         self.0.state.lock().at(path).current().clone()
