@@ -35,6 +35,15 @@ impl Interrupt {
         Ok(interrupt)
     }
 
+    /// Lets signals pass, for a process that whoever started it ends. Once per process.
+    ///
+    /// # Errors
+    ///
+    /// The signal handler cannot be installed.
+    pub(crate) fn ignore_signals() -> Result<()> {
+        ctrlc::set_handler(|| ()).map_err(|cause| Error::failed("cannot catch signals", cause))
+    }
+
     fn signalled(&self) {
         if self.flag.swap(true, Ordering::Relaxed) {
             eprintln!("\nstopped by a second signal");

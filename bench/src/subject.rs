@@ -112,8 +112,9 @@ pub enum Preparation {
 /// A volume ready to be measured.
 #[derive(Debug)]
 pub struct Subject {
-    /// Dropped, and its members closed, before the files below are removed.
-    volume: Volume,
+    /// Dropped, and its members closed, before the files below are removed. None when it was closed
+    /// and could not be opened again.
+    volume: Option<Volume>,
     state_known: Option<DataState>,
     preconditioning: String,
     _own: Option<TemporaryMembers>,
@@ -135,7 +136,7 @@ impl Subject {
         } else {
             Self::on_given_members(options, interrupt, progress)
         }?;
-        for member in subject.volume.members() {
+        for member in subject.volume().members() {
             if !member.device.is_direct() {
                 let path = member.path().display();
                 return Err(refused(format!("{path} is not open for direct I/O")));
@@ -176,7 +177,7 @@ impl Subject {
             ),
         };
         Ok(Self {
-            volume,
+            volume: Some(volume),
             state_known: Some(state),
             preconditioning: preconditioning.to_owned(),
             _own: Some(own),
@@ -251,7 +252,7 @@ impl Subject {
         };
         let preconditioning = preconditioning.to_owned();
         Ok(Self {
-            volume,
+            volume: Some(volume),
             state_known,
             preconditioning,
             _own: None,
@@ -259,8 +260,45 @@ impl Subject {
     }
 
     /// The volume.
+    ///
+    /// # Panics
+    ///
+    /// [`while_closed`](Self::while_closed) could not open it again: see [`is_open`](Self::is_open).
     pub fn volume(&self) -> &Volume {
-        &self.volume
+        let volume = self.volume.as_ref();
+        volume.expect("nobody works on a volume that could not be opened again")
+    }
+
+    /// Whether the volume is open: always, unless it was closed for a while and could not be opened
+    /// again, which was told then.
+    pub fn is_open(&self) -> bool {
+        self.volume.is_some()
+    }
+
+    /// Closes the volume, lets `work` have the members, and opens it again, whatever became of the
+    /// work. Nobody else may hold the volume: a clone of it, or a store on it, keeps it open.
+    ///
+    /// # Errors
+    ///
+    /// Those of the work, and of opening the volume.
+    pub fn while_closed<T>(&mut self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let volume = self.volume();
+        let members = volume.members().iter();
+        let paths: Vec<PathBuf> = members.map(|member| member.path().to_path_buf()).collect();
+        let open = OpenOptions {
+            read_only: volume.is_read_only(),
+            ..OpenOptions::default()
+        };
+        self.volume = None;
+        let outcome = work();
+        match Volume::open(&paths, &open) {
+            Ok(volume) => {
+                self.volume = Some(volume);
+                outcome
+            }
+            // What the work failed of came first.
+            Err(cause) => outcome.and(Err(cannot_open(cause))),
+        }
     }
 
     /// What was done to the drives before they were measured, in words.
@@ -274,18 +312,19 @@ impl Subject {
         if let Some(known) = self.state_known {
             return known;
         }
-        let states = self.volume.members().iter().map(|member| {
-            match written_state(
-                member.device.as_ref(),
-                member.data_offset,
-                member.data_bytes,
-            ) {
-                WrittenState::Written => DataState::Written,
-                WrittenState::Partly { .. } => DataState::Partly,
-                WrittenState::Unwritten => DataState::Unwritten,
-                WrittenState::Unknown => DataState::Unknown,
-            }
-        });
+        let states =
+            self.volume.iter().flat_map(Volume::members).map(|member| {
+                match written_state(
+                    member.device.as_ref(),
+                    member.data_offset,
+                    member.data_bytes,
+                ) {
+                    WrittenState::Written => DataState::Written,
+                    WrittenState::Partly { .. } => DataState::Partly,
+                    WrittenState::Unwritten => DataState::Unwritten,
+                    WrittenState::Unknown => DataState::Unknown,
+                }
+            });
         states.reduce(combine).unwrap_or(DataState::Unknown)
     }
 }

@@ -26,11 +26,10 @@ fn options(ranks: usize, interrupt: &Interrupt) -> TrialOptions {
         saves: 2,
         queue: QueueOptions::default(),
         settings: SaveSettings {
-            store: StoreOptions::default(),
             ranks,
             snapshot_bytes: 4 << 20,
             pages: Pages::Plain,
-            interrupt: interrupt.clone(),
+            ..SaveSettings::new(interrupt.clone())
         },
         seed: 7,
     }
@@ -38,12 +37,12 @@ fn options(ranks: usize, interrupt: &Interrupt) -> TrialOptions {
 
 fn run(place: &Place, options: &TrialOptions, skew_bytes: u64) -> Findings {
     let model = Model::new(ModelShape::B70, 8 << 20, false).unwrap();
-    let source = Source::new(&model, Pages::Plain, skew_bytes, 7).unwrap();
+    let source = Source::new(&model, Pages::Plain, skew_bytes, 1 << 30, 7).unwrap();
     let interrupt = &options.settings.interrupt;
-    let subject = Subject::prepare(place.main(), interrupt, &mut |_| ()).unwrap();
+    let mut subject = Subject::prepare(place.main(), interrupt, &mut |_| ()).unwrap();
     let trial = Trial::new(options, &model, &source, place).unwrap();
     trial.check_volume(subject.volume()).unwrap();
-    trial.run(&subject, None, &mut Progress::quiet())
+    trial.run(&mut subject, None, &mut Progress::quiet())
 }
 
 #[test]
@@ -121,11 +120,11 @@ fn an_interrupt_ends_a_run() {
     let interrupt = Interrupt::new();
     let options = options(1, &interrupt);
     let model = Model::new(ModelShape::B8, 4 << 20, false).unwrap();
-    let source = Source::new(&model, Pages::Huge, 0, 7).unwrap();
-    let subject = Subject::prepare(place.main(), &interrupt, &mut |_| ()).unwrap();
+    let source = Source::new(&model, Pages::Huge, 0, 1 << 30, 7).unwrap();
+    let mut subject = Subject::prepare(place.main(), &interrupt, &mut |_| ()).unwrap();
     let trial = Trial::new(&options, &model, &source, &place).unwrap();
     interrupt.set();
-    let findings = trial.run(&subject, None, &mut Progress::quiet());
+    let findings = trial.run(&mut subject, None, &mut Progress::quiet());
     assert!(findings.is_interrupted());
     assert!(findings.samples(Phase::Save).is_empty());
 }

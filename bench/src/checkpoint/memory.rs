@@ -9,14 +9,17 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use swath_engine::{AlignedBuf, fill_incompressible};
 
 use crate::checkpoint::shapes::Model;
+use crate::environment::memory_available_bytes;
 use crate::error::{Error, ErrorKind, Result};
+use crate::size::format_bytes;
 
-/// The most bytes that a source has, unless one tensor is larger.
-const SOURCE_BYTES_MAX: u64 = 512 << 20;
+/// The most memory that tensors are saved from, and that they are loaded into, unless one tensor is
+/// larger: [`SaveSettings::memory_bytes`](crate::checkpoint::SaveSettings::memory_bytes).
+pub(crate) const MEMORY_BYTES_DEFAULT: u64 = 512 << 20;
 
 /// Tensors begin at multiples of this, and lie in blocks that no other has at the same place.
 const STEP_BYTES: u64 = 4096;
@@ -53,6 +56,13 @@ impl Serialize for Pages {
     }
 }
 
+impl<'de> Deserialize<'de> for Pages {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        name.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 impl FromStr for Pages {
     type Err = Error;
 
@@ -83,6 +93,20 @@ impl Memory {
             )
         };
         let length = usize::try_from(bytes).map_err(|_| no_memory())?;
+        // The kernel gives more than it has, and ends processes later.
+        if let Some(available) = memory_available_bytes()
+            && bytes > available
+        {
+            return Err(Error::new(
+                ErrorKind::NoSpace,
+                format!(
+                    "there is no memory for a buffer of {}: {} are available; the largest tensor \
+                     must fit, so take a smaller --size",
+                    format_bytes(bytes),
+                    format_bytes(available)
+                ),
+            ));
+        }
         match pages {
             Pages::Huge => AlignedBuf::zeroed(length)
                 .map(Self::Huge)
@@ -123,23 +147,31 @@ impl Memory {
 /// What tensors are saved from.
 pub struct Source {
     memory: Memory,
+    skew_bytes: u64,
     /// Where each tensor's bytes lie.
     places: Vec<Range<usize>>,
 }
 
 impl Source {
-    /// Incompressible bytes for every tensor of `model`. Each tensor begins at a multiple of 4 KiB
-    /// and `skew_bytes` behind it.
+    /// Incompressible bytes for every tensor of `model`, in no more than `memory_bytes` of memory
+    /// unless one tensor is larger. Each tensor begins at a multiple of 4 KiB and `skew_bytes` behind
+    /// it.
     ///
     /// # Errors
     ///
     /// The memory is not to be had.
-    pub fn new(model: &Model, pages: Pages, skew_bytes: u64, seed: u64) -> Result<Self> {
+    pub fn new(
+        model: &Model,
+        pages: Pages,
+        skew_bytes: u64,
+        memory_bytes: u64,
+        seed: u64,
+    ) -> Result<Self> {
         let largest = model.largest_bytes() + skew_bytes;
         // Some room, so that the largest tensors do not all begin at one place.
         let bytes = model
             .total_bytes()
-            .min(SOURCE_BYTES_MAX)
+            .min(memory_bytes)
             .max(largest + (1 << 20))
             .next_multiple_of(STEP_BYTES);
         let mut memory = Memory::new(bytes, pages)?;
@@ -157,12 +189,21 @@ impl Source {
             places.push(to_usize(begin)..to_usize(begin + tensor.bytes));
             next = (begin + tensor.bytes).next_multiple_of(STEP_BYTES);
         }
-        Ok(Self { memory, places })
+        Ok(Self {
+            memory,
+            skew_bytes,
+            places,
+        })
     }
 
     /// The bytes of a tensor, by its place in the model.
     pub fn tensor(&self, place: usize) -> &[u8] {
         &self.memory.bytes()[self.places[place].clone()]
+    }
+
+    /// How far behind multiples of 4 KiB its tensors begin.
+    pub fn skew_bytes(&self) -> u64 {
+        self.skew_bytes
     }
 
     /// All of it.
@@ -211,11 +252,6 @@ pub(crate) fn batches(model: &Model, rank: &[usize], room_bytes: u64) -> (Vec<Ba
     (batches, room)
 }
 
-/// What loads may use for all ranks together.
-pub(crate) fn target_bytes_max() -> u64 {
-    SOURCE_BYTES_MAX
-}
-
 /// A place in memory that was had before.
 fn to_usize(bytes: u64) -> usize {
     usize::try_from(bytes).expect("what lies in memory has an address")
@@ -234,7 +270,7 @@ mod tests {
     fn tensors_are_slices_of_memory_that_is_smaller_than_they_are() {
         for (pages, skew) in [(Pages::Huge, 0), (Pages::Plain, 0), (Pages::Plain, 64)] {
             let model = model(32 << 20);
-            let source = Source::new(&model, pages, skew, 7).unwrap();
+            let source = Source::new(&model, pages, skew, 1 << 30, 7).unwrap();
             assert!(source.bytes().len() as u64 <= model.total_bytes() + (2 << 20));
             for (place, tensor) in model.tensors().iter().enumerate() {
                 let bytes = source.tensor(place);

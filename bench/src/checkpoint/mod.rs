@@ -5,8 +5,8 @@
 //! Model (tensors, ranks)     Subject (a volume)     Peers (a Python process)
 //!          \                      |                     /
 //!           +-------> Trial: rounds of phases, in turn +
-//!                                 |
-//!                       CheckpointReport --> tables, JSON
+//!                      |          |
+//!    Ranks (processes)-+  CheckpointReport --> tables, JSON, CSV
 //! ```
 //!
 //! - Raw volume, save and load work on the same bytes of the same members, one right after the
@@ -22,16 +22,26 @@ mod memory;
 mod usage;
 
 mod raw;
+
+mod worker;
+
+mod ranks;
 mod saves;
+
+mod rank_process;
 
 mod peers;
 mod trial;
 
+mod csv;
 mod report;
 mod table;
 
+pub use csv::write_checkpoint_csv;
 pub use memory::{Pages, Source};
-pub use peers::{PeerPhase, Peers};
+pub use peers::{PEERS_HOW_TO, PeerPhase, Peers};
+pub use rank_process::serve_rank;
+pub use ranks::RankProgram;
 pub use report::{
     CheckpointReport, Conditions, ModelReport, PeerPhaseReport, PeerReport, PhaseReport,
     TimesReport,

@@ -3,12 +3,15 @@
 use serde::Serialize;
 
 use crate::checkpoint::memory::Pages;
-use crate::checkpoint::peers::{PeerFindings, PeerPhase};
+use crate::checkpoint::peers::{PeerFindings, PeerPhase, PeerPhaseFindings};
 use crate::checkpoint::shapes::{Model, ModelShape};
 use crate::checkpoint::trial::{Findings, Phase, median};
 use crate::checkpoint::usage::Sample;
 use crate::environment::Environment;
 use crate::report::{VolumeReport, whole};
+
+/// A load of which less than this came from the device is one from the page cache.
+const DEVICE_RATIO_MIN: f64 = 0.95;
 
 /// Everything about one run. The names of the fields are a promise to whoever reads them later.
 #[derive(Debug, Clone, Serialize)]
@@ -48,7 +51,7 @@ pub struct CheckpointReport {
     pub save_buffers_used: u64,
     /// CPU seconds that the checksums of 10^9 bytes cost, measured alone.
     pub checksum_cpu_s_per_gb: f64,
-    /// What peers did, with `--peers`.
+    /// What peers did, with `--peers`: each on one thread.
     pub peers: Vec<PeerReport>,
 }
 
@@ -61,8 +64,10 @@ pub struct Conditions {
     pub rounds: u32,
     /// Saves over written blocks in each round.
     pub saves: u32,
-    /// Threads.
+    /// Threads, or processes.
     pub ranks: u32,
+    /// Whether ranks are processes. The bare volume is moved by threads all the same.
+    pub processes: bool,
     /// Transfers of up to 1 MiB in flight on each of them.
     pub iodepth: u32,
     /// What pages the tensors' memory has.
@@ -170,6 +175,11 @@ pub struct PeerReport {
 pub struct PeerPhaseReport {
     /// Which.
     pub phase: PeerPhase,
+    /// What a save did to its files, or where a load went.
+    pub how: String,
+    /// Of a load: how much of what it read came from the device, and not from the page cache; the
+    /// least of any round. None for a save, and where the kernel does not tell.
+    pub device_ratio: Option<f64>,
     /// Bytes a second.
     pub bw_bytes: u64,
     /// Bytes a second of every round, in order.
@@ -180,7 +190,8 @@ pub struct PeerPhaseReport {
     pub peak_bytes: Option<u64>,
     /// What of ours it is compared with.
     pub compared_with: Phase,
-    /// Our bandwidth divided by its, in the same round: the median of all rounds.
+    /// Our bandwidth divided by its, in the same round: the median of all rounds. None for a load
+    /// that is known to come from the page cache: it is not comparable with direct I/O.
     pub swath_ratio: Option<f64>,
     /// The ratio of every round.
     pub swath_ratio_rounds: Vec<f64>,
@@ -201,6 +212,7 @@ impl CheckpointReport {
         self.stall_ns = TimesReport::of(&findings.stalls_ns);
         self.save_buffers_used = findings.buffers_used;
         self.checksum_cpu_s_per_gb = rounded(findings.checksum_s_per_gb);
+        self.notes.extend(findings.left_out.iter().cloned());
         self.peers = findings
             .peers
             .iter()
@@ -237,36 +249,56 @@ impl PhaseReport {
 
 impl PeerReport {
     fn of(peer: &PeerFindings, findings: &Findings) -> Self {
-        let phases = peer.phases.iter().filter_map(|(phase, samples)| {
-            let middle = median(samples)?;
-            let compared_with = match phase {
-                // On members that were given nothing of ours is a first write.
-                PeerPhase::SaveFirst if findings.samples(Phase::SaveFirst).is_empty() => {
-                    Phase::Save
-                }
-                PeerPhase::SaveFirst => Phase::SaveFirst,
-                PeerPhase::Save => Phase::Save,
-                // It reads into memory that is there; the others get theirs within the time.
-                PeerPhase::Load if peer.name == "torch.dcp" => Phase::LoadVerified,
-                PeerPhase::Load => Phase::LoadNew,
-            };
-            let swath_ratio_rounds = ratios(findings.samples(compared_with), samples);
-            Some(PeerPhaseReport {
-                phase: *phase,
-                bw_bytes: whole(middle.bytes_per_s()),
-                bw_bytes_rounds: rates(samples),
-                cpu_s_per_gb: rounded(middle.cpu_s_per_gb()),
-                peak_bytes: samples.iter().filter_map(|sample| sample.peak_bytes).max(),
-                compared_with,
-                swath_ratio: median_of(&swath_ratio_rounds),
-                swath_ratio_rounds,
-            })
-        });
+        let phases = peer
+            .phases
+            .iter()
+            .filter_map(|found| PeerPhaseReport::of(found, findings));
         Self {
             name: peer.name.clone(),
             version: peer.version.clone(),
             phases: phases.collect(),
         }
+    }
+}
+
+impl PeerPhaseReport {
+    fn of(found: &PeerPhaseFindings, findings: &Findings) -> Option<Self> {
+        let samples = &found.samples;
+        let middle = median(samples)?;
+        let compared_with = match found.phase {
+            // On members that were given nothing of ours is a first write.
+            PeerPhase::SaveFirst if findings.samples(Phase::SaveFirst).is_empty() => Phase::Save,
+            PeerPhase::SaveFirst => Phase::SaveFirst,
+            PeerPhase::Save => Phase::Save,
+            PeerPhase::Load => Phase::LoadVerified,
+            PeerPhase::LoadNew => Phase::LoadNew,
+        };
+        let told = found.device_ratios.iter().copied().flatten();
+        let device_ratio = told.min_by(f64::total_cmp).map(rounded);
+        let is_hot = device_ratio.is_some_and(|ratio| ratio < DEVICE_RATIO_MIN);
+        let swath_ratio_rounds = if is_hot {
+            Vec::new()
+        } else {
+            ratios(findings.samples(compared_with), samples)
+        };
+        Some(Self {
+            phase: found.phase,
+            how: found.how.clone(),
+            device_ratio,
+            bw_bytes: whole(middle.bytes_per_s()),
+            bw_bytes_rounds: rates(samples),
+            cpu_s_per_gb: rounded(middle.cpu_s_per_gb()),
+            peak_bytes: samples.iter().filter_map(|sample| sample.peak_bytes).max(),
+            compared_with,
+            swath_ratio: median_of(&swath_ratio_rounds),
+            swath_ratio_rounds,
+        })
+    }
+
+    /// Whether it is known to have come from the page cache, more than a little.
+    pub fn is_hot(&self) -> bool {
+        self.device_ratio
+            .is_some_and(|ratio| ratio < DEVICE_RATIO_MIN)
     }
 }
 
@@ -341,6 +373,32 @@ mod tests {
         assert!(PhaseReport::of(Phase::LoadVerified, &findings).is_none());
         let raw = PhaseReport::of(Phase::RawWrite, &findings).unwrap();
         assert!(raw.ratio.is_none() && raw.ratio_rounds.is_empty());
+    }
+
+    #[test]
+    fn a_peer_that_reads_from_the_page_cache_is_not_compared() {
+        let findings = Findings {
+            phases: vec![(Phase::LoadNew, [1000, 500].map(sample).to_vec())],
+            ..Findings::default()
+        };
+        let load = |device_ratios: [Option<f64>; 2]| {
+            let found = PeerPhaseFindings {
+                phase: PeerPhase::LoadNew,
+                samples: [500, 500].map(sample).to_vec(),
+                how: "new memory".to_owned(),
+                device_ratios: device_ratios.to_vec(),
+            };
+            PeerPhaseReport::of(&found, &findings).unwrap()
+        };
+        let cold = load([Some(1.01), Some(1.0)]);
+        assert_eq!(cold.swath_ratio_rounds, [2.0, 1.0]);
+        assert_eq!((cold.swath_ratio, cold.is_hot()), (Some(1.0), false));
+        let hot = load([Some(1.0), Some(0.2)]);
+        assert_eq!((hot.swath_ratio, hot.is_hot()), (None, true));
+        assert!(hot.swath_ratio_rounds.is_empty());
+        let unknown = load([None, None]);
+        assert_eq!((unknown.device_ratio, unknown.is_hot()), (None, false));
+        assert_eq!(unknown.swath_ratio, Some(1.0));
     }
 
     #[test]

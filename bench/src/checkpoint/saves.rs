@@ -4,13 +4,15 @@
 use std::thread;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use swath_checkpoint::{
-    AsyncOptions, BeginOptions, Checkpoint, FormatOptions, ReadOptions, Session, Store,
-    StoreOptions, TensorTarget, TensorView,
+    AsyncOptions, BeginOptions, Checkpoint, FormatOptions, ReadOptions, Store, StoreOptions,
+    TensorTarget, TensorView, Writer,
 };
 use swath_volume::Volume;
 
-use crate::checkpoint::memory::{Batch, Memory, Pages, Source, batches, target_bytes_max};
+use crate::checkpoint::memory::{Batch, MEMORY_BYTES_DEFAULT, Memory, Pages, Source, batches};
+use crate::checkpoint::ranks::RankProgram;
 use crate::checkpoint::shapes::Model;
 use crate::checkpoint::usage::{Sample, measure};
 use crate::error::{Error, ErrorKind, Result};
@@ -21,18 +23,38 @@ use crate::interrupt::Interrupt;
 pub struct SaveSettings {
     /// How the store works.
     pub store: StoreOptions,
-    /// Threads.
+    /// Threads, or processes.
     pub ranks: usize,
+    /// What ranks are that are processes; none: they are threads.
+    pub processes: Option<RankProgram>,
     /// What `save_async` copies tensors into, in bytes.
     pub snapshot_bytes: u64,
     /// Where in memory tensors lie: what their pages are.
     pub pages: Pages,
+    /// The most memory that all ranks together save from, and that they load into, unless one tensor
+    /// is larger.
+    pub memory_bytes: u64,
     /// What stops a run early.
     pub interrupt: Interrupt,
 }
 
 /// How many tensors a rank puts at once: it looks for an interrupt in between.
 const PUT_AT_ONCE: usize = 64;
+
+impl SaveSettings {
+    /// One thread, a snapshot of 256 MiB, memory of huge pages.
+    pub fn new(interrupt: Interrupt) -> Self {
+        Self {
+            store: StoreOptions::default(),
+            ranks: 1,
+            processes: None,
+            snapshot_bytes: 256 << 20,
+            pages: Pages::default(),
+            memory_bytes: MEMORY_BYTES_DEFAULT,
+            interrupt,
+        }
+    }
+}
 
 /// Saves and loads one model.
 pub(crate) struct Saver<'a> {
@@ -58,7 +80,7 @@ pub(crate) struct Saved {
 }
 
 /// How to load.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Loading {
     /// Verified, into memory that is there.
     Verified,
@@ -81,7 +103,7 @@ impl<'a> Saver<'a> {
             .into_iter()
             .filter(|rank| !rank.is_empty())
             .collect();
-        let room_bytes = target_bytes_max() / ranks.len().max(1) as u64;
+        let room_bytes = settings.memory_bytes / ranks.len().max(1) as u64;
         let mut plans = Vec::with_capacity(ranks.len());
         let mut targets = Vec::with_capacity(ranks.len());
         for rank in &ranks {
@@ -142,7 +164,7 @@ impl<'a> Saver<'a> {
                 ..BeginOptions::default()
             };
             let session = store.begin(step, begin).map_err(cannot_save)?;
-            let buffers_used = self.put_all(&session)?;
+            let buffers_used = self.put_all(&|| session.writer())?;
             let began = Instant::now();
             session.commit().map_err(cannot_save)?;
             let commit_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -188,10 +210,14 @@ impl<'a> Saver<'a> {
         }
     }
 
-    fn put_all(&self, session: &Session) -> Result<u64> {
+    /// Puts all tensors, each rank's by a writer of its own; tells how often they used a buffer.
+    pub(crate) fn put_all(
+        &self,
+        writer: &(dyn Fn() -> swath_checkpoint::Result<Writer> + Sync),
+    ) -> Result<u64> {
         let used = on_threads(self.ranks.iter().map(|rank| {
             move || {
-                let mut writer = session.writer().map_err(cannot_save)?;
+                let mut writer = writer().map_err(cannot_save)?;
                 for places in rank.chunks(PUT_AT_ONCE) {
                     self.settings.interrupt.check()?;
                     let views: Vec<_> = places.iter().map(|&place| self.view(place)).collect();
@@ -314,7 +340,7 @@ fn on_threads<T: Send, W: FnOnce() -> Result<T> + Send>(
     })
 }
 
-fn cannot_save(cause: swath_checkpoint::Error) -> Error {
+pub(crate) fn cannot_save(cause: swath_checkpoint::Error) -> Error {
     with_kind("cannot save the checkpoint", cause)
 }
 

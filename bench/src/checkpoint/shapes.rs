@@ -13,7 +13,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use swath_checkpoint::DType;
 
 use crate::error::{Error, Result};
@@ -228,7 +228,7 @@ impl Dimensions {
 }
 
 /// One tensor of a model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorSpec {
     /// Its name.
     pub name: String,
@@ -299,6 +299,16 @@ impl Model {
             layers: dimensions.layers,
             width: dimensions.width,
         })
+    }
+
+    /// A part of a model that is known by its tensors alone: what one of several ranks has.
+    pub(crate) fn of_tensors(tensors: Vec<TensorSpec>) -> Self {
+        Self {
+            shape: ModelShape::B8,
+            tensors,
+            layers: 0,
+            width: 0,
+        }
     }
 
     /// Which model it is.

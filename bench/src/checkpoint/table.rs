@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::checkpoint::memory::Pages;
-use crate::checkpoint::report::CheckpointReport;
+use crate::checkpoint::report::{CheckpointReport, PeerPhaseReport};
 use crate::checkpoint::trial::Phase;
 use crate::report::table::{gigabytes, row, table};
 use crate::report::{format_bandwidth, render_backend, render_conditions};
@@ -16,7 +16,12 @@ pub fn render_checkpoint_header(report: &CheckpointReport) -> String {
         let _ = write!(text, ": {label}");
     }
     let (model, conditions) = (&report.model, &report.conditions);
-    let plural = if conditions.ranks == 1 { "" } else { "s" };
+    let ranks = match (conditions.processes, conditions.ranks) {
+        (false, 1) => "thread",
+        (false, _) => "threads",
+        (true, 1) => "process",
+        (true, _) => "processes",
+    };
     let pages = match conditions.pages {
         Pages::Huge => "huge pages",
         Pages::Plain => "plain pages",
@@ -30,7 +35,7 @@ pub fn render_checkpoint_header(report: &CheckpointReport) -> String {
     let _ = write!(
         text,
         "\n  model     {} of {}: {} in {} tensors ({} below 1 MiB, the largest {}), {} layers of \
-         width {}\n  ranks     {} thread{plural}, {} transfers of 1 MiB in flight on each\n  \
+         width {}\n  ranks     {} {ranks}, {} transfers of 1 MiB in flight on each\n  \
          memory    saved from {} of {pages}, {aligned}; loaded into {}\n",
         model.shape,
         format_bytes(model.full_size_bytes),
@@ -63,6 +68,7 @@ pub fn render_checkpoint_tables(report: &CheckpointReport) -> String {
     text.push_str(&sentences(report));
     if !report.peers.is_empty() {
         let _ = write!(text, "\nPeers, median of {rounds}\n{}\n", peers(report));
+        text.push_str(&peer_sentences(report));
     }
     text
 }
@@ -95,18 +101,26 @@ fn sentences(report: &CheckpointReport) -> String {
     let millis = |ns: u64| ns as f64 / 1e6;
     let (commit, stall) = (&report.commit_ns, &report.stall_ns);
     let mut text = format!(
-        " commit: {:.1} ms (median of {}), {:.1} ms at most; the flush behind a raw write: {:.1} ms\n \
-         save_async keeps its caller {:.1} ms \
-         (median of {}), {:.1} ms at most; its snapshot has up to {}\n checksums: {:.3} CPU seconds \
-         for a GB\n",
+        " commit: {:.1} ms (median of {}), {:.1} ms at most; the flush behind a raw write: {:.1} ms\n",
         millis(commit.p50),
         commit.count,
         millis(commit.max),
         millis(report.flush_ns.p50),
-        millis(stall.p50),
-        stall.count,
-        millis(stall.max),
-        format_bytes(report.conditions.snapshot_bytes),
+    );
+    if stall.count > 0 {
+        let _ = writeln!(
+            text,
+            " save_async keeps its caller {:.1} ms (median of {}), {:.1} ms at most; its snapshot \
+             has up to {}",
+            millis(stall.p50),
+            stall.count,
+            millis(stall.max),
+            format_bytes(report.conditions.snapshot_bytes),
+        );
+    }
+    let _ = writeln!(
+        text,
+        " checksums: {:.3} CPU seconds for a GB",
         report.checksum_cpu_s_per_gb
     );
     text.push_str(if report.compared {
@@ -123,18 +137,46 @@ fn sentences(report: &CheckpointReport) -> String {
     text
 }
 
+/// What a reader must know of the peers' figures.
+fn peer_sentences(report: &CheckpointReport) -> String {
+    let mut text = String::from(
+        " peers have one thread and write through the page cache; the fsync of files and directory \
+         counts; their files are not preallocated\n before each load the files are dropped from the \
+         page cache (posix_fadvise DONTNEED, after fsync)\n",
+    );
+    let phases = || report.peers.iter().flat_map(|peer| &peer.phases);
+    if phases().any(PeerPhaseReport::is_hot) {
+        text.push_str(
+            " HOT: much came from the page cache all the same, so it is not compared with direct \
+             I/O\n",
+        );
+    }
+    if phases().any(|phase| phase.phase.is_load() && phase.device_ratio.is_none()) {
+        text.push_str(
+            " cache?: the kernel does not tell whether these loads came from the device\n",
+        );
+    }
+    if report.phase(Phase::SaveFirst).is_some() {
+        text.push_str(
+            " swath's first write goes to members whose blocks are reserved and were never written\n",
+        );
+    }
+    text
+}
+
 fn peers(report: &CheckpointReport) -> comfy_table::Table {
     let header = [
         "peer",
         "version",
         "phase",
+        "how",
         "compared with",
         "GB/s",
         "swath / peer",
         "CPU s/GB",
         "peak memory",
     ];
-    let mut table = table(&header.map(str::to_owned), 4);
+    let mut table = table(&header.map(str::to_owned), 5);
     for peer in &report.peers {
         for phase in &peer.phases {
             let ratio = phase.swath_ratio;
@@ -143,17 +185,34 @@ fn peers(report: &CheckpointReport) -> comfy_table::Table {
                     peer.name.clone(),
                     peer.version.clone(),
                     phase.phase.to_string(),
+                    how(phase),
                     phase.compared_with.to_string(),
                     gigabytes(phase.bw_bytes),
-                    ratio.map_or_else(|| "?".to_owned(), |it| format!("{it:.2}")),
+                    ratio.map_or_else(|| "-".to_owned(), |it| format!("{it:.2}")),
                     format!("{:.3}", phase.cpu_s_per_gb),
                     phase
                         .peak_bytes
                         .map_or_else(|| "?".to_owned(), format_bytes),
                 ],
-                4,
+                5,
             ));
         }
     }
     table
+}
+
+fn how(phase: &PeerPhaseReport) -> String {
+    let mut text = phase.how.clone();
+    if phase.phase.is_load() {
+        // More than all: some was read twice.
+        let percent = phase.device_ratio.map(|ratio| ratio.min(1.0) * 100.0);
+        let _ = match percent {
+            Some(percent) if phase.is_hot() => {
+                write!(text, ", HOT: {percent:.0} % from the device")
+            }
+            Some(percent) => write!(text, ", {percent:.0} % from the device"),
+            None => write!(text, ", cache?"),
+        };
+    }
+    text
 }

@@ -9,6 +9,7 @@ use swath_volume::{OpenOptions, Volume, examine, members_in};
 
 use crate::checkpoint::memory::Source;
 use crate::checkpoint::peers::{PeerFindings, Peers};
+use crate::checkpoint::ranks::Ranks;
 use crate::checkpoint::raw::{self, RawSettings, Work};
 use crate::checkpoint::saves::{Loading, SaveSettings, Saver};
 use crate::checkpoint::shapes::Model;
@@ -23,6 +24,9 @@ use crate::subject::{Subject, SubjectOptions, is_block_device};
 
 /// Room for catalogs and indices, and for what rounding to chunks takes.
 const SLACK_BYTES: u64 = 32 << 20;
+
+/// What a rank may have reserved beside the bytes of its tensors.
+const RANK_SLACK_BYTES: u64 = 1 << 20;
 
 /// How long checksums are measured.
 const CHECKSUM_NS: u64 = 200_000_000;
@@ -233,6 +237,8 @@ pub struct Findings {
     pub(crate) compared: bool,
     /// What the peers did.
     pub(crate) peers: Vec<PeerFindings>,
+    /// Peers that were left out, with the reason.
+    pub left_out: Vec<String>,
     /// What ended the run early.
     pub stopped: Option<Error>,
 }
@@ -264,26 +270,36 @@ pub struct Trial<'a> {
     source: &'a Source,
     place: &'a Place,
     saver: Saver<'a>,
+    /// With ranks that are processes.
+    ranks: Option<Ranks>,
 }
 
 impl<'a> Trial<'a> {
-    /// Gets the memory for it.
+    /// Gets the memory for it, and starts the processes of ranks that are some. To be called on the
+    /// thread that [`run`](Self::run)s it.
     ///
     /// # Errors
     ///
-    /// The memory is not to be had.
+    /// The memory is not to be had; a process cannot be started.
     pub fn new(
         options: &'a TrialOptions,
         model: &'a Model,
         source: &'a Source,
         place: &'a Place,
     ) -> Result<Self> {
+        let settings = &options.settings;
+        let saver = Saver::new(model, source, settings)?;
+        let start = |program| {
+            let skew_bytes = source.skew_bytes();
+            Ranks::start(program, model, settings, skew_bytes, options.seed)
+        };
         Ok(Self {
             options,
             model,
             source,
             place,
-            saver: Saver::new(model, source, &options.settings)?,
+            saver,
+            ranks: settings.processes.as_ref().map(start).transpose()?,
         })
     }
 
@@ -292,15 +308,15 @@ impl<'a> Trial<'a> {
         self.saver.target_bytes()
     }
 
-    /// The bytes that a volume must have: two checkpoints, for the last one stays while the next
-    /// is written.
-    pub fn volume_bytes_min(model: &Model) -> u64 {
-        Self::fresh_bytes_min(model) + model.total_bytes() + SLACK_BYTES
+    /// The bytes that a volume must have for so many ranks: two checkpoints, for the last one stays
+    /// while the next is written.
+    pub fn volume_bytes_min(model: &Model, ranks: u32) -> u64 {
+        2 * Self::fresh_bytes_min(model, ranks)
     }
 
     /// The bytes that a volume for one checkpoint must have.
-    pub fn fresh_bytes_min(model: &Model) -> u64 {
-        model.total_bytes() + SLACK_BYTES
+    pub fn fresh_bytes_min(model: &Model, ranks: u32) -> u64 {
+        model.total_bytes() + SLACK_BYTES + u64::from(ranks) * RANK_SLACK_BYTES
     }
 
     /// Sees that the volume is large enough.
@@ -309,7 +325,8 @@ impl<'a> Trial<'a> {
     ///
     /// It is not: what is needed and what there is.
     pub fn check_volume(&self, volume: &Volume) -> Result<()> {
-        let needed = Self::volume_bytes_min(self.model);
+        let ranks = u32::try_from(self.options.settings.ranks).unwrap_or(u32::MAX);
+        let needed = Self::volume_bytes_min(self.model, ranks);
         if volume.capacity_bytes() >= needed {
             return Ok(());
         }
@@ -326,7 +343,7 @@ impl<'a> Trial<'a> {
     /// empty store is left.
     pub fn run(
         mut self,
-        subject: &Subject,
+        subject: &mut Subject,
         mut peers: Option<Peers>,
         progress: &mut Progress,
     ) -> Findings {
@@ -336,7 +353,12 @@ impl<'a> Trial<'a> {
         };
         let interrupt = self.options.settings.interrupt.clone();
         for round in 0..self.options.rounds {
-            let outcome = self.round(round, subject, peers.as_mut(), &mut findings, progress);
+            let mut log = Log {
+                prefix: format!("round {} of {}", round + 1, self.options.rounds),
+                findings: &mut findings,
+                progress,
+            };
+            let outcome = self.round(round, subject, peers.as_mut(), &mut log);
             // What an interrupt does to work under way is not a failure of the work.
             let outcome = interrupt.check().and(outcome);
             if let Err(error) = outcome {
@@ -345,10 +367,13 @@ impl<'a> Trial<'a> {
             }
         }
         progress.finish();
+        // Nobody else has the volume from here on.
+        self.ranks = None;
         if let Some(peers) = peers {
-            findings.peers = peers.into_findings();
+            (findings.peers, findings.left_out) = peers.into_findings();
         }
         if let Place::Given(_) = self.place
+            && subject.is_open()
             && let Err(error) = self.saver.format(subject.volume())
         {
             findings.stopped.get_or_insert(error);
@@ -359,98 +384,141 @@ impl<'a> Trial<'a> {
     fn round(
         &mut self,
         round: u32,
-        subject: &Subject,
+        subject: &mut Subject,
         peers: Option<&mut Peers>,
-        findings: &mut Findings,
-        progress: &mut Progress,
+        log: &mut Log<'_>,
     ) -> Result<()> {
-        let rounds = self.options.rounds;
-        let mut tell = |findings: &mut Findings, phase: Phase, sample: Sample| {
-            let speed = format_bandwidth(whole(sample.bytes_per_s()));
-            progress.line(&format!(
-                "round {} of {rounds}: {phase}: {speed}",
-                round + 1
-            ));
-            findings.push(phase, sample);
-        };
         if let Place::Own { fresh, .. } = self.place {
-            let mut order = [Phase::RawWriteFirst, Phase::SaveFirst];
-            // Who goes first takes turns too.
-            if round % 2 == 1 {
-                order.reverse();
-            }
-            for phase in order {
-                let subject = self.fresh(fresh)?;
-                let sample = if phase == Phase::SaveFirst {
-                    let store = self.saver.format(subject.volume())?;
-                    let saved = self.saver.save(&store, 0)?;
-                    findings.commits_ns.push(saved.commit_ns);
-                    saved.sample
-                } else {
-                    self.raw(subject.volume(), phase, findings)?
-                };
-                tell(findings, phase, sample);
-            }
+            self.first_writes(round, fresh, log)?;
         }
-        let volume = subject.volume();
-        for phase in [Phase::RawWriteBuffers, Phase::RawWrite] {
-            let sample = self.raw(volume, phase, findings)?;
-            tell(findings, phase, sample);
+        let last = self.writes(subject.volume(), log)?;
+        for phase in [Phase::RawReadBuffers, Phase::RawRead] {
+            let sample = self.raw(subject.volume(), phase, log.findings)?;
+            log.take(phase, sample);
         }
+        self.loads(subject, last, peers.is_some(), log)?;
+        if let Some(peers) = peers {
+            peers.round(&self.options.settings.interrupt, &mut |text| log.line(text))?;
+        }
+        Ok(())
+    }
 
+    /// Into blocks that were never written.
+    fn first_writes(
+        &mut self,
+        round: u32,
+        fresh: &SubjectOptions,
+        log: &mut Log<'_>,
+    ) -> Result<()> {
+        let mut order = [Phase::RawWriteFirst, Phase::SaveFirst];
+        // Who goes first takes turns too.
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for phase in order {
+            let subject = self.fresh(fresh)?;
+            let volume = subject.volume();
+            let sample = if phase == Phase::SaveFirst {
+                let store = self.saver.format(volume)?;
+                self.save(&store, 0, log.findings)?
+            } else {
+                self.raw(volume, phase, log.findings)?
+            };
+            log.take(phase, sample);
+        }
+        Ok(())
+    }
+
+    /// Over blocks that were written before. Returns the step of the checkpoint that is left.
+    fn writes(&mut self, volume: &Volume, log: &mut Log<'_>) -> Result<u64> {
+        for phase in [Phase::RawWriteBuffers, Phase::RawWrite] {
+            let sample = self.raw(volume, phase, log.findings)?;
+            log.take(phase, sample);
+        }
         let store = self.saver.format(volume)?;
         let mut samples = Vec::new();
         let mut last = 0;
         for step in 0..u64::from(self.options.saves) {
-            let saved = self.saver.save(&store, step)?;
-            findings.commits_ns.push(saved.commit_ns);
-            findings.buffers_used = saved.buffers_used;
-            samples.push(saved.sample);
+            samples.push(self.save(&store, step, log.findings)?);
             if step > 0 {
                 self.remove(&store, step - 1)?;
             }
             last = step;
         }
         if let Some(sample) = median(&samples) {
-            tell(findings, Phase::Save, sample);
+            log.take(Phase::Save, sample);
+        }
+        if self.ranks.is_some() {
+            // A save in the background is a call of one process.
+            return Ok(last);
         }
         samples.clear();
         for _ in 0..self.options.saves {
             let (sample, stall_ns) = self.saver.save_async(&store, last + 1)?;
-            findings.stalls_ns.push(stall_ns);
+            log.findings.stalls_ns.push(stall_ns);
             samples.push(sample);
             self.remove(&store, last)?;
             last += 1;
         }
         if let Some(sample) = median(&samples) {
-            tell(findings, Phase::SaveAsync, sample);
+            log.take(Phase::SaveAsync, sample);
         }
+        Ok(last)
+    }
 
-        for phase in [Phase::RawReadBuffers, Phase::RawRead] {
-            let sample = self.raw(volume, phase, findings)?;
-            tell(findings, phase, sample);
-        }
+    fn save(&mut self, store: &Store, step: u64, findings: &mut Findings) -> Result<Sample> {
+        let saved = match &mut self.ranks {
+            Some(ranks) => {
+                let members = store.volume().members().iter();
+                ranks.use_members(&members.map(|it| it.path()).collect::<Vec<_>>());
+                ranks.save(store, step)?
+            }
+            None => self.saver.save(store, step)?,
+        };
+        findings.commits_ns.push(saved.commit_ns);
+        findings.buffers_used = saved.buffers_used;
+        Ok(saved.sample)
+    }
+
+    fn loads(
+        &mut self,
+        subject: &mut Subject,
+        step: u64,
+        as_peers_do: bool,
+        log: &mut Log<'_>,
+    ) -> Result<()> {
         let mut loads = vec![
-            (Phase::LoadVerified, Loading::Verified),
-            (Phase::LoadTrusted, Loading::Trusted),
+            (Some(Phase::LoadVerified), Loading::Verified),
+            (Some(Phase::LoadTrusted), Loading::Trusted),
         ];
-        if peers.is_some() {
-            loads.push((Phase::LoadNew, Loading::New));
+        if as_peers_do {
+            loads.push((Some(Phase::LoadNew), Loading::New));
         }
-        for (phase, loading) in loads {
-            let sample = self.saver.load(&store, last, loading)?;
-            tell(findings, phase, sample);
+        if !log.findings.compared {
+            loads.push((None, Loading::Compared));
         }
-        if !findings.compared {
-            self.saver.load(&store, last, Loading::Compared)?;
-            findings.compared = true;
+        let mut load_all = |load: &mut dyn FnMut(Loading) -> Result<Sample>| -> Result<()> {
+            for &(phase, loading) in &loads {
+                let sample = load(loading)?;
+                match phase {
+                    Some(phase) => log.take(phase, sample),
+                    None => log.findings.compared = true,
+                }
+            }
+            Ok(())
+        };
+        match &mut self.ranks {
+            None => {
+                let store = Store::open(subject.volume().clone(), &self.options.settings.store)
+                    .map_err(|cause| Error::failed("cannot open the store", cause))?;
+                load_all(&mut |loading| self.saver.load(&store, step, loading))
+            }
+            Some(ranks) => subject.while_closed(|| {
+                ranks.open()?;
+                load_all(&mut |loading| ranks.load(step, loading))?;
+                ranks.close()
+            }),
         }
-        if let Some(peers) = peers {
-            peers.round(&self.options.settings.interrupt, &mut |text| {
-                progress.line(&format!("round {} of {rounds}: {text}", round + 1));
-            })?;
-        }
-        Ok(())
     }
 
     /// Members on which nothing was written.
@@ -497,6 +565,25 @@ impl<'a> Trial<'a> {
             .remove(step)
             .map(drop)
             .map_err(|cause| Error::failed("cannot remove a checkpoint", cause))
+    }
+}
+
+/// What a round tells and keeps.
+struct Log<'a> {
+    prefix: String,
+    findings: &'a mut Findings,
+    progress: &'a mut Progress,
+}
+
+impl Log<'_> {
+    fn take(&mut self, phase: Phase, sample: Sample) {
+        let speed = format_bandwidth(whole(sample.bytes_per_s()));
+        self.line(&format!("{phase}: {speed}"));
+        self.findings.push(phase, sample);
+    }
+
+    fn line(&mut self, text: &str) {
+        self.progress.line(&format!("{}: {text}", self.prefix));
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use swath_engine::cpu;
 
 use crate::error::Result;
@@ -26,10 +27,36 @@ impl Sample {
         self.bytes as f64 / self.seconds.max(1e-9)
     }
 
+    /// Adds what another process spent on it. Peaks are added as if they came at one moment, so the
+    /// sum may be more than there ever was, never less.
+    pub(crate) fn add(&mut self, usage: &Usage) {
+        self.cpu_ns += usage.cpu_ns;
+        self.peak_bytes = self
+            .peak_bytes
+            .zip(usage.peak_bytes)
+            .map(|(ours, its)| ours + its);
+    }
+
     /// CPU seconds for each 10^9 bytes.
     pub(crate) fn cpu_s_per_gb(&self) -> f64 {
         // Nanoseconds for each byte are seconds for each gigabyte.
         self.cpu_ns as f64 / self.bytes.max(1) as f64
+    }
+}
+
+/// What another process spent on a part of a piece of work.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Usage {
+    cpu_ns: u64,
+    peak_bytes: Option<u64>,
+}
+
+impl Usage {
+    pub(crate) fn of(sample: &Sample) -> Self {
+        Self {
+            cpu_ns: sample.cpu_ns,
+            peak_bytes: sample.peak_bytes,
+        }
     }
 }
 

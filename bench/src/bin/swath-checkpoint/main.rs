@@ -9,110 +9,117 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use swath_bench::checkpoint::{
-    CheckpointReport, Conditions, Model, ModelReport, Peers, Place, Source, TimesReport, Trial,
-    render_checkpoint_header, render_checkpoint_tables,
+    CheckpointReport, Conditions, Model, ModelReport, PEERS_HOW_TO, Peers, Place, Source,
+    TimesReport, Trial, render_checkpoint_header, render_checkpoint_tables, serve_rank,
+    write_checkpoint_csv,
 };
-use swath_bench::report::{ReportFile, VolumeReport, print, write_json};
+use swath_bench::command_line::{common_notes, exit, making_members};
+use swath_bench::report::{VolumeReport, print, write_json};
 use swath_bench::{
-    Environment, Interrupt, MembersOptions, Progress, Result, Subject, TemporaryMembers,
-    format_bytes, quote_command,
+    Environment, Error, ErrorKind, Interrupt, MembersOptions, Result, Subject, TemporaryMembers,
+    check_room, format_bytes, quote_command,
 };
-use swath_engine::{FileFill, cpu};
+use swath_engine::FileFill;
 
 use options::Options;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    match run(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("swath-checkpoint: error: {}", error.chain());
-            ExitCode::from(error.exit_code())
-        }
-    }
+    let outcome = if options.rank_process {
+        serve_rank()
+    } else {
+        run(&options)
+    };
+    exit("swath-checkpoint", outcome)
 }
 
 fn run(options: &Options) -> Result<()> {
     let model = options.model()?;
     let place = options.place(&model);
-    if options.dry_run {
-        return print(
-            &describe(options, &model, &place)?,
-            options.report_is_piped(),
-        );
+    let piped = options.report.is_piped();
+    if options.report.dry_run {
+        return print(&describe(options, &model, &place)?, piped);
     }
     place.check()?;
-    let json = options.json.as_deref().map(ReportFile::open).transpose()?;
+    let making = check_place(options, &model, &place)?;
+    let files = options.report.open()?;
 
     let interrupt = Interrupt::install()?;
-    let mut progress = if options.quiet {
-        Progress::quiet()
-    } else {
-        Progress::new()
-    };
-    if options.makes_members() {
-        progress.line(&own_members(&place)?);
+    let mut progress = options.report.progress();
+    let trial_options = options.trial(&interrupt)?;
+    let source = Source::new(
+        &model,
+        options.pages,
+        options.skew_bytes(),
+        trial_options.settings.memory_bytes,
+        options.seed,
+    )?;
+    let mut notes = notes(options);
+    // Before minutes of writing members: whether there are any peers is known in seconds.
+    let peers = start_peers(options, &model, &source, &interrupt, &mut notes)?;
+    if let Some(making) = making {
+        progress.line(&making);
     }
     let prepared = Subject::prepare(place.main(), &interrupt, &mut |step| {
         progress.preparing(step);
     });
     progress.finish();
-    let subject = prepared?;
+    let mut subject = prepared?;
 
-    let trial_options = options.trial(&interrupt);
-    let source = Source::new(&model, options.pages, options.skew_bytes(), options.seed)?;
     let trial = Trial::new(&trial_options, &model, &source, &place)?;
     trial.check_volume(subject.volume())?;
-    let mut notes = notes(options);
-    let peers = start_peers(options, &model, &source, &interrupt, &mut notes)?;
-    let mut report = blank_report(options, &subject, &model, &source, &trial, notes)?;
-    print(
-        &render_checkpoint_header(&report),
-        options.report_is_piped(),
-    )?;
+    let mut report = blank_report(options, &subject, &model, &source, &trial, notes);
+    print(&render_checkpoint_header(&report), piped)?;
 
-    let findings = trial.run(&subject, peers, &mut progress);
+    let findings = trial.run(&mut subject, peers, &mut progress);
     report.take(&findings);
-    print(
-        &render_checkpoint_tables(&report),
-        options.report_is_piped(),
-    )?;
-    if let Some(file) = json {
+    print(&render_checkpoint_tables(&report), piped)?;
+    if let Some(file) = files.json {
         file.write(|output| write_json(&report, output))?;
+    }
+    if let Some(file) = files.csv {
+        file.write(|output| write_checkpoint_csv(&report, output))?;
     }
     findings.stopped.map_or(Ok(()), Err)
 }
 
-/// What members the run makes, what they need and what there is: said before anything is written.
-fn own_members(place: &Place) -> Result<String> {
-    let own = &place.main().own;
-    let mut needed = own.clone();
-    if let Place::Own { fresh, .. } = place {
-        needed.member_bytes += fresh.own.member_bytes;
+/// Sees that there is room for all that the run makes: says what members that is, if it makes any.
+fn check_place(options: &Options, model: &Model, place: &Place) -> Result<Option<String>> {
+    let mut needs = 0;
+    let mut besides = String::new();
+    if let Place::Own { written, fresh } = place {
+        needs = written.own.total_bytes() + fresh.own.total_bytes();
+        besides.push_str(", and new ones for each first write");
     }
-    let free_bytes = needed.check_place()?;
-    Ok(format!(
-        "making {} members of {} in {}, and new ones for each first write: needs {}, has {} free; \
-         removed at the end",
-        own.count,
-        format_bytes(own.member_bytes),
-        own.parent.display(),
-        format_bytes(needed.total_bytes()),
-        format_bytes(free_bytes)
-    ))
+    if options.peers {
+        let parent = options.peers_parent()?;
+        if options.volume.makes_members() && parent == options.volume.parent() {
+            needs += peers_bytes(model);
+            besides.push_str(", and what peers save");
+        } else {
+            check_room(
+                &parent,
+                peers_bytes(model),
+                "what peers save needs",
+                "--peers-dir",
+            )?;
+        }
+    }
+    match place {
+        Place::Own { written, .. } => making_members(&written.own, needs, &besides).map(Some),
+        Place::Given(_) => Ok(None),
+    }
+}
+
+/// Each has one checkpoint there at a time, and may write the next before it lets go of the last.
+fn peers_bytes(model: &Model) -> u64 {
+    2 * model.total_bytes()
 }
 
 /// What `--dry-run` says.
 fn describe(options: &Options, model: &Model, place: &Place) -> Result<String> {
-    let mut text = if options.makes_members() {
-        own_members(place)?
-    } else {
-        let members = options
-            .members
-            .iter()
-            .map(|path| path.display().to_string());
-        format!("members given: {}", members.collect::<Vec<_>>().join(", "))
-    };
+    let making = check_place(options, model, place)?;
+    let mut text = making.unwrap_or_else(|| options.volume.given_members());
     let report = ModelReport::of(model);
     text.push_str(&format!(
         "\nmodel {}: {} in {} tensors, {} of them below 1 MiB, the largest {}\n{} rounds, with {} \
@@ -138,43 +145,60 @@ fn start_peers(
     if !options.peers {
         return Ok(None);
     }
+    let source_bytes = source.bytes().len() as u64;
+    Peers::check_memory(model, source_bytes)?;
     let directory = MembersOptions {
-        parent: options.peers_parent(),
+        parent: options.peers_parent()?,
         count: 0,
         member_bytes: 0,
         fill: FileFill::Unwritten,
     };
-    // Each has one checkpoint there at a time.
-    let needed = MembersOptions {
-        count: 1,
-        member_bytes: model.total_bytes(),
-        ..directory.clone()
-    };
-    needed.check_place()?;
     let directory = TemporaryMembers::make(&directory, interrupt, &mut |_, _| ())?;
-    let source_bytes = source.bytes().len() as u64;
-    Peers::start(
+    let mut missing = Vec::new();
+    let peers = Peers::start(
         &options.python,
         model,
         source_bytes,
         directory,
-        &mut |note| {
-            notes.push(note);
-        },
-    )
+        interrupt,
+        &mut |note| missing.push(note),
+    )?;
+    if peers.is_none() {
+        return Err(Error::new(
+            ErrorKind::Refused,
+            format!(
+                "there are no peers: {}; to get them: {PEERS_HOW_TO}; or leave --peers out",
+                missing.join("; ")
+            ),
+        ));
+    }
+    let missing = missing.into_iter();
+    notes.extend(missing.map(|it| format!("{it}; to get it: {PEERS_HOW_TO}")));
+    Ok(peers)
 }
 
 fn notes(options: &Options) -> Vec<String> {
-    let mut notes = Vec::new();
-    let cores = cpu::available().len();
-    if options.ranks as usize > cores {
-        notes.push(format!("{} threads share {cores} cores", options.ranks));
-    }
-    if cfg!(debug_assertions) {
-        notes.push("built without optimisation: use `cargo run --release`".to_owned());
+    let what = if options.processes {
+        "processes"
+    } else {
+        "threads"
+    };
+    let mut notes = common_notes(options.ranks, what);
+    if options.processes {
+        notes.push(
+            "ranks are processes: the bare volume is moved by as many threads, and save_async is \
+             not measured"
+                .to_owned(),
+        );
     }
     if options.rounds < 3 {
         notes.push("ratios from fewer than 3 rounds are mostly noise: --rounds 5".to_owned());
+    }
+    if options.peers && options.ranks > 1 {
+        notes.push(format!(
+            "peers have one thread, and swath has {}: with --ranks 1 it has one, too",
+            options.ranks
+        ));
     }
     notes
 }
@@ -187,17 +211,18 @@ fn blank_report(
     source: &Source,
     trial: &Trial<'_>,
     notes: Vec<String>,
-) -> Result<CheckpointReport> {
+) -> CheckpointReport {
     let volume = subject.volume();
-    Ok(CheckpointReport {
+    CheckpointReport {
         command: quote_command(std::env::args()),
         version: env!("CARGO_PKG_VERSION"),
-        label: options.label.clone(),
+        label: options.report.label.clone(),
         conditions: Conditions {
             seed: options.seed,
             rounds: options.rounds,
             saves: options.saves,
             ranks: options.ranks,
+            processes: options.processes,
             iodepth: options.iodepth,
             pages: options.pages,
             aligned: !options.unaligned,
@@ -218,5 +243,5 @@ fn blank_report(
         save_buffers_used: 0,
         checksum_cpu_s_per_gb: 0.0,
         peers: Vec::new(),
-    })
+    }
 }

@@ -1,26 +1,38 @@
 //! The command line of `swath-checkpoint`, and what it comes to.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser;
-use swath_bench::checkpoint::{Model, ModelShape, Pages, Place, SaveSettings, Trial, TrialOptions};
-use swath_bench::report::is_standard_output;
+use swath_bench::checkpoint::{
+    Model, ModelShape, Pages, Place, RankProgram, SaveSettings, Trial, TrialOptions,
+};
+use swath_bench::command_line::{
+    MEMBER_OVERHEAD_BYTES, ReportArguments, VolumeArguments, parse_unit,
+};
 use swath_bench::{
-    Error, Interrupt, MembersOptions, Result, SubjectOptions, default_parent, format_size,
-    parse_size,
+    Error, Interrupt, MembersOptions, Result, SubjectOptions, format_size, parse_size,
 };
 use swath_checkpoint::StoreOptions;
 use swath_engine::{Backend, FileFill, LaneOptions, QueueOptions};
 use swath_volume::CHUNK_BYTES_DEFAULT;
 
-/// Chunks and members are multiples of this.
-const UNIT_BYTES: u64 = 4096;
-
-/// What a member needs besides its data: the areas at its head and tail.
-const MEMBER_OVERHEAD_BYTES: u64 = 4 << 20;
+/// What makes this program one rank of a run.
+const RANK_PROCESS: &str = "rank-process";
 
 /// How far behind a border of 4 KiB tensors begin that are not aligned: as PyTorch lays them.
 const SKEW_BYTES: u64 = 64;
+
+const MEMBERS_HELP: &str = "\
+Members of the volume, in any order, or one directory that holds them. A volume on them is used and \
+its data overwritten; one that holds checkpoints, and anything else, is refused without --destructive";
+
+const DESTRUCTIVE_HELP: &str = "\
+Members may be overwritten: make a volume where there is none, lose checkpoints, write to block \
+devices";
+
+const CSV_HELP: &str = "Write the phases as CSV, one a row; - is standard output";
+
+const DRY_RUN_HELP: &str = "Say what would run, and touch nothing";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,6 +40,8 @@ Examples:
       checkpoints of 1 GiB, on four files that it makes and removes
   swath-checkpoint --size 4g --ranks 2 --rounds 5 --json report.json
       larger ones by two threads, and all figures in a file
+  swath-checkpoint --processes --ranks 4
+      four processes that write one checkpoint
   swath-checkpoint --peers --python venv/bin/python
       torch.save, safetensors and torch DCP on the same file system, in turn
   swath-checkpoint --unaligned --pages plain
@@ -45,13 +59,11 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted (results so far ar
 /// the end.
 #[derive(Debug, Parser)]
 #[command(name = "swath-checkpoint", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(mut_arg("members", |it| it.help(MEMBERS_HELP)))]
+#[command(mut_arg("destructive", |it| it.help(DESTRUCTIVE_HELP)))]
+#[command(mut_arg("csv", |it| it.help(CSV_HELP)))]
+#[command(mut_arg("dry_run", |it| it.help(DRY_RUN_HELP)))]
 pub(crate) struct Options {
-    /// Members of the volume, in any order, or one directory that holds them. A volume on them is
-    /// used and its data overwritten; one that holds checkpoints, and anything else, is refused
-    /// without --destructive
-    #[arg(value_name = "MEMBER")]
-    pub(crate) members: Vec<PathBuf>,
-
     /// Whose tensors: 8b, 70b, 405b or 1t, scaled to --size
     #[arg(
         long,
@@ -70,10 +82,15 @@ pub(crate) struct Options {
     #[arg(long, help_heading = "Checkpoint")]
     pub(crate) full_tensor: bool,
 
-    /// Threads that save and load, each tensors of its own
+    /// Threads that save and load, each tensors of its own; or processes, with --processes
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "Checkpoint")]
     pub(crate) ranks: u32,
+
+    /// Ranks are processes: each saves by a lease of this one, and opens the members itself to load.
+    /// save_async, which is a call of one process, is not measured then
+    #[arg(long, help_heading = "Checkpoint")]
+    pub(crate) processes: bool,
 
     /// What pages the memory of tensors has: huge, or plain as most programs have them
     #[arg(
@@ -108,11 +125,12 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 42, help_heading = "Run")]
     pub(crate) seed: u64,
 
-    /// Measure torch.save, safetensors and torch DCP too, as far as Python has them
+    /// Measure torch.save, safetensors and torch DCP too, as far as Python has them, each on one
+    /// thread. To get them: python3 -m venv DIR && DIR/bin/pip install torch numpy safetensors
     #[arg(long, help_heading = "Peers")]
     pub(crate) peers: bool,
 
-    /// The Python that has them
+    /// The Python that has them: DIR/bin/python
     #[arg(
         long,
         value_name = "PATH",
@@ -125,34 +143,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Peers")]
     pub(crate) peers_dir: Option<PathBuf>,
 
-    /// Chunk of a volume that is made, a multiple of 4k [default: 1m]
-    #[arg(long, value_name = "SIZE", value_parser = parse_unit, help_heading = "Volume")]
-    pub(crate) chunk: Option<u64>,
-
-    /// How many members to make
-    #[arg(long = "members", value_name = "N", default_value_t = 4, conflicts_with = "members",
-          id = "member-count", value_parser = clap::value_parser!(u32).range(1..=128),
-          help_heading = "Volume")]
-    pub(crate) member_count: u32,
+    #[command(flatten)]
+    pub(crate) volume: VolumeArguments,
 
     /// Size of each member that is made, a multiple of 4k [default: room for two checkpoints]
     #[arg(long, value_name = "SIZE", value_parser = parse_unit, conflicts_with = "members",
           help_heading = "Volume")]
     pub(crate) member_size: Option<u64>,
-
-    /// Where to make members [default: swath-matrix under cargo's target directory]
-    #[arg(
-        long,
-        value_name = "DIR",
-        conflicts_with = "members",
-        help_heading = "Volume"
-    )]
-    pub(crate) dir: Option<PathBuf>,
-
-    /// Members may be overwritten: make a volume where there is none, lose checkpoints, write to
-    /// block devices
-    #[arg(long, help_heading = "Volume")]
-    pub(crate) destructive: bool,
 
     /// How bytes are moved: auto, uring, aio or sync
     #[arg(long, default_value = "auto", help_heading = "Queue")]
@@ -163,38 +160,21 @@ pub(crate) struct Options {
           value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "Queue")]
     pub(crate) iodepth: u32,
 
-    /// Write the report as JSON; - is standard output, tables then go to standard error
-    #[arg(long, value_name = "FILE", help_heading = "Report")]
-    pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) report: ReportArguments,
 
-    /// Words of your own about this run, kept in the report
-    #[arg(long, value_name = "TEXT", help_heading = "Report")]
-    pub(crate) label: Option<String>,
-
-    /// Say what would run, and touch nothing
-    #[arg(long, help_heading = "Report")]
-    pub(crate) dry_run: bool,
-
-    /// No progress
-    #[arg(short, long, help_heading = "Report")]
-    pub(crate) quiet: bool,
-}
-
-fn parse_unit(text: &str) -> Result<u64> {
-    let bytes = parse_size(text)?;
-    if bytes.is_multiple_of(UNIT_BYTES) {
-        Ok(bytes)
-    } else {
-        Err(Error::usage(format!("{text} is not a multiple of 4k")))
-    }
+    /// How a run starts its ranks: not for people
+    #[arg(long = RANK_PROCESS, hide = true, exclusive = true)]
+    pub(crate) rank_process: bool,
 }
 
 impl Options {
     /// Checks what clap cannot, and makes the model. Touches nothing.
     pub(crate) fn model(&self) -> Result<Model> {
+        self.report.check()?;
         let model = Model::new(self.model, self.size, self.full_tensor)?;
-        if let Some(bytes) = self.member_size.filter(|_| self.makes_members()) {
-            let needed = member_bytes(Trial::volume_bytes_min(&model), self);
+        if let Some(bytes) = self.member_size.filter(|_| self.volume.makes_members()) {
+            let needed = member_bytes(Trial::volume_bytes_min(&model, self.ranks), self);
             if bytes < needed {
                 return Err(Error::usage(format!(
                     "members of {} have no room for two checkpoints; give --member-size {} or \
@@ -207,48 +187,40 @@ impl Options {
         Ok(model)
     }
 
-    /// Whether tables must keep off standard output.
-    pub(crate) fn report_is_piped(&self) -> bool {
-        is_standard_output(self.json.as_ref())
-    }
-
-    /// Whether the run makes members of its own.
-    pub(crate) fn makes_members(&self) -> bool {
-        self.members.is_empty()
-    }
-
-    pub(crate) fn parent(&self) -> PathBuf {
-        self.dir.clone().unwrap_or_else(default_parent)
-    }
-
     /// Where peers write.
-    pub(crate) fn peers_parent(&self) -> PathBuf {
-        let given = self.members.first().and_then(|first| {
-            let folder = if first.is_dir() {
-                Some(first.as_path())
-            } else {
-                first.parent()
-            };
-            folder.map(PathBuf::from)
-        });
-        let place = self.peers_dir.clone().or(given);
-        place.unwrap_or_else(|| self.parent())
+    pub(crate) fn peers_parent(&self) -> Result<PathBuf> {
+        if let Some(place) = &self.peers_dir {
+            return Ok(place.clone());
+        }
+        match self.volume.members.first() {
+            None => Ok(self.volume.parent()),
+            Some(folder) if folder.is_dir() => Ok(folder.clone()),
+            Some(file) if file.is_file() => {
+                let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
+                Ok(folder.map_or_else(|| PathBuf::from("."), Path::to_path_buf))
+            }
+            Some(device) => Err(Error::usage(format!(
+                "peers write files, and {} lies in no place for them: give a directory on a file \
+                 system on such drives with --peers-dir",
+                device.display()
+            ))),
+        }
     }
 
     /// Where checkpoints go.
     pub(crate) fn place(&self, model: &Model) -> Place {
         let own = |bytes, fill| MembersOptions {
-            parent: self.parent(),
-            count: self.member_count,
+            parent: self.volume.parent(),
+            count: self.volume.member_count,
             member_bytes: bytes,
             fill,
         };
-        let needed = member_bytes(Trial::volume_bytes_min(model), self);
+        let needed = member_bytes(Trial::volume_bytes_min(model, self.ranks), self);
         let written = SubjectOptions {
             name: "swath-checkpoint".to_owned(),
-            members: self.members.clone(),
-            chunk_bytes: self.chunk,
-            destructive: self.destructive,
+            members: self.volume.members.clone(),
+            chunk_bytes: self.volume.chunk,
+            destructive: self.volume.destructive,
             queue: self.queue(),
             seed: self.seed,
             ..SubjectOptions::new(own(
@@ -256,10 +228,10 @@ impl Options {
                 FileFill::Incompressible { seed: self.seed },
             ))
         };
-        if !self.makes_members() {
+        if !self.volume.makes_members() {
             return Place::Given(Box::new(written));
         }
-        let fresh_bytes = member_bytes(Trial::fresh_bytes_min(model), self);
+        let fresh_bytes = member_bytes(Trial::fresh_bytes_min(model, self.ranks), self);
         let fresh = SubjectOptions {
             own: own(fresh_bytes, FileFill::Unwritten),
             ..written.clone()
@@ -281,8 +253,9 @@ impl Options {
         if self.unaligned { SKEW_BYTES } else { 0 }
     }
 
-    pub(crate) fn trial(&self, interrupt: &Interrupt) -> TrialOptions {
-        TrialOptions {
+    pub(crate) fn trial(&self, interrupt: &Interrupt) -> Result<TrialOptions> {
+        let processes = self.processes.then(rank_program).transpose()?;
+        Ok(TrialOptions {
             rounds: self.rounds,
             saves: self.saves,
             queue: self.queue(),
@@ -296,19 +269,30 @@ impl Options {
                     ..StoreOptions::default()
                 },
                 ranks: self.ranks as usize,
+                processes,
                 snapshot_bytes: self.snapshot,
                 pages: self.pages,
-                interrupt: interrupt.clone(),
+                ..SaveSettings::new(interrupt.clone())
             },
             seed: self.seed,
-        }
+        })
     }
+}
+
+/// This program, as a rank.
+fn rank_program() -> Result<RankProgram> {
+    let path = std::env::current_exe()
+        .map_err(|cause| Error::failed("cannot find this program to start ranks", cause))?;
+    Ok(RankProgram {
+        path,
+        arguments: vec![format!("--{RANK_PROCESS}")],
+    })
 }
 
 /// The bytes of each member of a volume that is to have `bytes` bytes, a whole number of MiB.
 fn member_bytes(bytes: u64, options: &Options) -> u64 {
-    let chunk_bytes = options.chunk.unwrap_or(CHUNK_BYTES_DEFAULT);
-    let share = bytes.div_ceil(u64::from(options.member_count));
+    let chunk_bytes = options.volume.chunk.unwrap_or(CHUNK_BYTES_DEFAULT);
+    let share = bytes.div_ceil(u64::from(options.volume.member_count));
     // Rounding down to chunks takes less than one from each.
     (share + chunk_bytes + MEMBER_OVERHEAD_BYTES).next_multiple_of(1 << 20)
 }
