@@ -4,8 +4,8 @@
 //!   file, laid out as the official library does it, the checkpoint's metadata as its own.
 //! - What is told of the files is not believed before it is checked: every header must be that of
 //!   the tensors, and every tensor be in one file.
-//! - Files are written in units of up to 4 MiB, by any number of threads; each thread has one such
-//!   buffer and a reader. The last unit of a file makes it durable; when all are, they get their
+//! - Files are written in units of up to 4 MiB, by a few threads; each thread has one such buffer and
+//!   a reader, and all readers together the memory of one, as far as that goes. The last unit of a file makes it durable; when all are, they get their
 //!   names. See `target.rs`.
 
 use std::fs::File;
@@ -27,13 +27,22 @@ use crate::checkpoint::{Checkpoint, ReadOptions};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index::TensorEntry;
-use crate::reader::Reader;
+use crate::reader::{Reader, Want};
 
 /// The file that a checkpoint which was not made of files becomes.
 const FILE_NAME: &str = "model.safetensors";
 
 /// The most bytes of one unit: enough reads at once to keep every member busy.
 const UNIT_BYTES_MAX: u64 = 4 << 20;
+
+/// The same where there are more threads than [`FEW_THREADS`].
+const SHORT_UNIT_BYTES_MAX: u64 = 2 << 20;
+
+const FEW_THREADS: usize = 4;
+
+/// The most threads, which are more than it takes to keep drives busy. A reader has 4 MiB at least,
+/// so this many have 40 MiB and their units 20 MiB, however many threads are asked for.
+const THREADS_MAX: usize = 10;
 
 /// Writes a checkpoint as files into a directory, which is made if it is not there. Returns their
 /// paths.
@@ -65,6 +74,12 @@ fn export_named(
     let read = ReadOptions {
         trust: options.trust,
     };
+    let threads = options.threads.clamp(1, THREADS_MAX);
+    let unit_bytes_max = if threads > FEW_THREADS {
+        SHORT_UNIT_BYTES_MAX
+    } else {
+        UNIT_BYTES_MAX
+    };
     let files = plan(checkpoint, &mut checkpoint.reader(read)?)?;
     let names = files.iter().map(|file| file.name.clone()).collect();
     let mut target = Target::open(directory, names)?;
@@ -74,7 +89,11 @@ fn export_named(
     let export = Export {
         checkpoint,
         target: &target,
-        units: files.iter().enumerate().flat_map(units_of).collect(),
+        units: files
+            .iter()
+            .enumerate()
+            .flat_map(|(number, file)| units_of(number, file, unit_bytes_max))
+            .collect(),
         states: files.iter().map(|_| FileState::default()).collect(),
         next: AtomicUsize::new(0),
         files: &files,
@@ -84,11 +103,18 @@ fn export_named(
             .left
             .fetch_add(1, Ordering::Relaxed);
     }
+    let threads = threads.min(export.units.len().max(1));
     let team = Team {
-        threads: options.threads.clamp(1, export.units.len().max(1)),
+        threads,
         total_bytes: files.iter().map(|file| file.length).sum(),
     };
-    team.run(progress, |worker| export.work(read, worker))?;
+    let unit_bytes = export.units.iter().map(|unit| unit.length).max();
+    let means = Means {
+        read,
+        readers: threads,
+        unit_bytes: usize_of(unit_bytes.unwrap_or_default()),
+    };
+    team.run(progress, |worker| export.work(means, worker))?;
     target.publish()
 }
 
@@ -140,8 +166,8 @@ struct Unit {
 }
 
 /// Cuts a file into units. Large parts are cut at multiples of a unit, so that whole blocks of a
-/// tensor go straight into aligned memory.
-fn units_of((number, file): (usize, &OutFile)) -> Vec<Unit> {
+/// tensor go straight into aligned memory, and none is read for two units.
+fn units_of(number: usize, file: &OutFile, unit_bytes_max: u64) -> Vec<Unit> {
     let mut units: Vec<Unit> = Vec::new();
     let mut position = 0;
     // Whether the last unit may grow.
@@ -149,13 +175,13 @@ fn units_of((number, file): (usize, &OutFile)) -> Vec<Unit> {
     for (part_number, part) in file.parts.iter().enumerate() {
         let length = part.length();
         match units.last_mut() {
-            Some(unit) if is_open && unit.length + length <= UNIT_BYTES_MAX => {
+            Some(unit) if is_open && unit.length + length <= unit_bytes_max => {
                 unit.length += length;
             }
             _ => {
                 let mut skip = 0;
                 loop {
-                    let unit_bytes = (length - skip).min(UNIT_BYTES_MAX);
+                    let unit_bytes = (length - skip).min(unit_bytes_max);
                     units.push(Unit {
                         file: number,
                         position: position + skip,
@@ -168,7 +194,7 @@ fn units_of((number, file): (usize, &OutFile)) -> Vec<Unit> {
                         break;
                     }
                 }
-                is_open = length < UNIT_BYTES_MAX;
+                is_open = length < unit_bytes_max;
             }
         }
         position += length;
@@ -314,11 +340,20 @@ struct FileState {
     open: Mutex<Option<Arc<File>>>,
 }
 
+/// What each thread has.
+#[derive(Clone, Copy)]
+struct Means {
+    read: ReadOptions,
+    /// How many threads have a reader.
+    readers: usize,
+    unit_bytes: usize,
+}
+
 impl Export<'_> {
     /// What one thread does.
-    fn work(&self, read: ReadOptions, worker: &Worker<'_>) -> Result<()> {
-        let mut reader = self.checkpoint.reader(read)?;
-        let mut memory = AlignedBuf::zeroed(usize_of(UNIT_BYTES_MAX))?;
+    fn work(&self, means: Means, worker: &Worker<'_>) -> Result<()> {
+        let mut reader = Reader::open(self.checkpoint.clone(), means.read, means.readers)?;
+        let mut memory = AlignedBuf::zeroed(means.unit_bytes)?;
         while !worker.is_stopped()
             && let Some(unit) = self.units.get(self.next.fetch_add(1, Ordering::Relaxed))
         {
@@ -334,15 +369,17 @@ impl Export<'_> {
     fn fill(&self, unit: &Unit, reader: &mut Reader, memory: &mut [u8]) -> Result<()> {
         let mut rest = memory;
         let mut skip = unit.skip;
+        let mut wants = Vec::new();
         for part in &self.files[unit.file].parts[unit.first_part..] {
             let length = (part.length() - skip).min(rest.len() as u64);
             let (now, later) = rest.split_at_mut(usize_of(length));
             match part {
                 Part::Bytes(bytes) => now.copy_from_slice(&bytes[usize_of(skip)..][..now.len()]),
-                Part::Tensor(place, _) => {
-                    let tensor = &self.checkpoint.tensors()[*place];
-                    reader.read_range(&tensor.name, skip, now)?;
-                }
+                Part::Tensor(place, _) => wants.push(Want {
+                    entry: &self.checkpoint.tensors()[*place],
+                    offset: skip,
+                    memory: now,
+                }),
             }
             rest = later;
             skip = 0;
@@ -350,7 +387,7 @@ impl Export<'_> {
                 break;
             }
         }
-        Ok(())
+        reader.read_wants(self.checkpoint, wants)
     }
 
     fn write(&self, unit: &Unit, bytes: &[u8]) -> Result<()> {

@@ -74,8 +74,9 @@ impl Default for ImportOptions {
 /// How to export files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// How many threads read and write. Each takes a reader's pool and 4 MiB of memory. Default 4,
-    /// which keeps most drives busy.
+    /// How many threads read and write, 10 at most. Default 4, which keeps most drives busy. However
+    /// many there are, they take less than 64 MiB of memory beyond
+    /// [`pool_bytes`](crate::StoreOptions::pool_bytes).
     pub threads: usize,
     /// Whether the data is believed without its checksums. Default: no.
     pub trust: bool,

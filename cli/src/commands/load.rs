@@ -37,7 +37,7 @@ pub(crate) struct Load {
     #[arg(long)]
     trust: bool,
 
-    /// How many threads read and write; each takes 20 MiB of memory
+    /// How many threads read and write, 10 at most; together they take up to 64 MiB of memory
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: u8,
 
