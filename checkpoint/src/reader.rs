@@ -239,8 +239,12 @@ impl Reader {
         let held = self.cache.as_ref().expect("it was filled just now");
         let from = usize_of(run.offset - held.range.start);
         let bytes = &held.buffer[from..from + usize_of(run.length)];
-        if !self.trust {
-            checkpoint.check_block(entry, 0, crc32fast::hash(bytes))?;
+        if !self.trust
+            && let Err(error) = checkpoint.check_block(entry, 0, crc32fast::hash(bytes))
+        {
+            // Whoever tries again wants to know what the drives say then.
+            self.cache = None;
+            return Err(error);
         }
         let from = usize_of(offset);
         memory.copy_from_slice(&bytes[from..from + memory.len()]);
