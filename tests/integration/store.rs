@@ -6,6 +6,7 @@
 //! grow, a partial checkpoint picked as the latest.
 
 mod atomicity;
+mod bits;
 mod damage;
 mod fixture;
 mod killed;
