@@ -14,6 +14,7 @@ mod devices;
 mod handle;
 mod lane_faults;
 mod leases;
+mod lifetimes;
 mod matrix;
 mod queue_suite;
 mod refusals;
