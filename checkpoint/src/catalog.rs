@@ -210,13 +210,13 @@ impl CheckpointEntry {
             (name, 0) => CheckpointName::Name(name),
             _ => return Err(cursor.damaged("a checkpoint with both a step and a name")),
         };
-        let metadata = (0..metadata_count)
-            .map(|_| {
-                let key_bytes = cursor.count(METADATA_BYTES_MAX, 1)?;
-                let value_bytes = cursor.count(METADATA_BYTES_MAX, 1)?;
-                Ok((cursor.text(key_bytes)?, cursor.text(value_bytes)?))
-            })
-            .collect::<Result<_>>()?;
+        // Not collected: a list that grows has three times its size for a moment.
+        let mut metadata = Vec::with_capacity(metadata_count);
+        for _ in 0..metadata_count {
+            let key_bytes = cursor.count(METADATA_BYTES_MAX, 1)?;
+            let value_bytes = cursor.count(METADATA_BYTES_MAX, 1)?;
+            metadata.push((cursor.text(key_bytes)?, cursor.text(value_bytes)?));
+        }
         cursor.pad()?;
         let entry = Self {
             id,

@@ -101,7 +101,7 @@ impl Lent {
 }
 
 /// What of `extents` these tensors, which must lie there, leave unused.
-fn unused(extents: &[Extent], tensors: &[TensorEntry]) -> Result<Vec<Extent>> {
+pub(crate) fn unused(extents: &[Extent], tensors: &[TensorEntry]) -> Result<Vec<Extent>> {
     let space = Extent::merge(extents.to_vec());
     let mut runs: Vec<(Run, &str)> = Vec::new();
     for tensor in tensors {

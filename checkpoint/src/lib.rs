@@ -55,6 +55,9 @@ mod verify;
 
 pub mod safetensors;
 
+#[doc(hidden)]
+pub mod untrusted;
+
 #[cfg(test)]
 mod fixtures;
 

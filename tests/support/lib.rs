@@ -6,11 +6,13 @@
 //! - [`fixtures`]: real files and loop devices to work on, made in one place; backends probed.
 //! - [`seed`]: where randomness comes from, and how a failure is replayed.
 //! - [`checkpoints`]: tensors made from a number, saved and compared; stores to save them in.
+//! - [`parsers`]: every parser of bytes from elsewhere, and what must hold of it.
 //! - [`binaries`]: the workspace's programs, built and found.
 
 pub mod binaries;
 pub mod checkpoints;
 pub mod fixtures;
 pub mod model;
+pub mod parsers;
 pub mod seed;
 pub mod sim;

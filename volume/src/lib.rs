@@ -27,6 +27,9 @@ pub mod superblock;
 
 mod root;
 
+#[doc(hidden)]
+pub mod untrusted;
+
 mod member;
 mod metadata;
 

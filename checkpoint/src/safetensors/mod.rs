@@ -42,6 +42,8 @@ pub use header::{HEADER_BYTES_MAX, Header, PREFIX_BYTES, TensorInfo};
 pub use import::import;
 pub use plan::ImportPlan;
 
+use crate::error::Result;
+
 /// How far an import or an export has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileProgress {
@@ -89,4 +91,15 @@ impl Default for ExportOptions {
             trust: false,
         }
     }
+}
+
+/// For [`crate::untrusted`]: the files that the index of a sharded set names.
+pub(crate) fn shard_files(json: &[u8]) -> Result<Vec<String>> {
+    let map = shards::ShardMap::parse(json)?;
+    Ok(map.files().into_iter().map(str::to_owned).collect())
+}
+
+/// For [`crate::untrusted`]: a list of files, read and written again.
+pub(crate) fn file_list(json: &[u8]) -> Result<Vec<u8>> {
+    files::FileList::decode(json)?.encode()
 }
