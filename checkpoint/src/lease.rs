@@ -25,6 +25,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use swath_engine::Platform;
 use swath_volume::{Guest, OpenOptions, Uuid, Volume};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -98,12 +99,34 @@ impl Lease {
         members: &[P],
         options: &StoreOptions,
     ) -> Result<LeaseHolder> {
+        self.open_by(options, |how| Volume::open(members, how))
+    }
+
+    /// As [`open`](Self::open), on devices of `platform`; every path is a device's.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_on<P: AsRef<Path>>(
+        &self,
+        platform: Arc<dyn Platform>,
+        members: &[P],
+        options: &StoreOptions,
+    ) -> Result<LeaseHolder> {
+        self.open_by(options, |how| Volume::open_on(platform, members, how))
+    }
+
+    fn open_by(
+        &self,
+        options: &StoreOptions,
+        open: impl FnOnce(&OpenOptions) -> swath_volume::Result<Volume>,
+    ) -> Result<LeaseHolder> {
         let how = OpenOptions {
             guest: Some(self.guest()),
             allow_buffered: self.allow_buffered,
             ..OpenOptions::default()
         };
-        let volume = Volume::open(members, &how)?;
+        let volume = open(&how)?;
         self.check(&volume)
             .map_err(|error| error.with_checkpoint(&self.name))?;
         let ledger = Ledger::new(
