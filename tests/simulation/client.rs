@@ -5,9 +5,10 @@ use std::sync::Arc;
 use rand::SeedableRng;
 use rand::rngs::ChaCha8Rng;
 use swath_checkpoint::{
-    AsyncOptions, BeginOptions, Checkpoint, CheckpointInfo, Error, ErrorKind, Result, SaveHandle,
-    Store, TensorView, VerifyOptions, WhenBusy,
+    AsyncOptions, BeginOptions, Checkpoint, CheckpointInfo, Error, ErrorKind, Lease, Receipt,
+    Result, SaveHandle, Store, StoreOptions, TensorView, VerifyOptions, WhenBusy, Writer,
 };
+use swath_engine::threads;
 use swath_volume::{OpenOptions, Volume};
 
 use super::content::{Content, How, Memory, is_located};
@@ -124,6 +125,17 @@ impl Client {
                 threads,
                 then,
             } => self.save_async(*step, content, *replace, *queue, *threads, *then),
+            Act::SaveByLeases {
+                step,
+                content,
+                replace,
+                leases,
+                has_quitter,
+            } => {
+                let before = self.begin(*step, content);
+                let saved = self.save_by_leases(*step, content, *replace, *leases, *has_quitter);
+                self.saved(*step, content.id, *replace, &before, &saved);
+            }
             Act::GiveUp { content } => {
                 let gave_up = self.give_up(content);
                 self.told("gave up", &gave_up, &[ErrorKind::NoSpace]);
@@ -259,6 +271,72 @@ impl Client {
                 writer.put(&name, shape.dtype, &shape.dimensions, memory.bytes())?;
             }
         }
+        writer.finish()?;
+        session.commit()
+    }
+
+    /// Each process writes a share of the tensors; whoever ends without a receipt is replaced by the
+    /// owner.
+    fn save_by_leases(
+        &self,
+        step: u64,
+        content: &Content,
+        replace: bool,
+        leases: usize,
+        has_quitter: bool,
+    ) -> Result<CheckpointInfo> {
+        let session = self
+            .store
+            .begin(step, Self::begin_options(content, replace))?;
+        let mut processes = Vec::new();
+        let mut outcome = Ok(());
+        for number in 0..leases {
+            let places: Vec<_> = (number..content.tensors.len()).step_by(leases).collect();
+            let bytes = places
+                .iter()
+                .map(|&place| content.tensors[place].bytes() as u64 + 4096);
+            let lease = match session.lease(bytes.sum::<u64>() + (1 << 20)) {
+                Ok(lease) => lease,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            };
+            let quits = has_quitter && number == 0;
+            let holder = Holder {
+                ground: Arc::clone(&self.ground),
+                options: self.store.options().clone(),
+                content: content.clone(),
+                lease: lease.clone(),
+                places: places.clone(),
+                quits,
+            };
+            let name = format!("{}'s process {number}", self.name);
+            let platform = self.ground.platform();
+            let process = threads::spawn(&platform, &name, move || holder.run()).unwrap();
+            processes.push((process, lease.lease_id, places));
+        }
+        let mut left = Vec::new();
+        for (process, lease_id, places) in processes {
+            let ended = process.join();
+            match ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                Ok(Some(receipt)) => outcome = outcome.and(session.accept(receipt)),
+                Ok(None) => {
+                    left.extend(places);
+                    outcome = outcome.and(session.revoke(lease_id));
+                }
+                Err(error) => {
+                    self.note(format_args!("lease {lease_id}"), &format!("{error:?}"));
+                    self.ground
+                        .tolerate(&self.store, "a lease", &error, &[ErrorKind::NoSpace]);
+                    left.extend(places);
+                    outcome = outcome.and(session.revoke(lease_id));
+                }
+            }
+        }
+        outcome?;
+        let mut writer = session.writer()?;
+        put(&mut writer, content, &left)?;
         writer.finish()?;
         session.commit()
     }
@@ -419,6 +497,52 @@ impl Client {
         let space = self.store.space();
         self.note("listed", &format!("{} checkpoints, {space:?}", list.len()));
     }
+}
+
+/// A process that writes a part of a checkpoint.
+struct Holder {
+    ground: Arc<Ground>,
+    options: StoreOptions,
+    content: Content,
+    lease: Lease,
+    places: Vec<usize>,
+    quits: bool,
+}
+
+impl Holder {
+    /// None: it has ended without a receipt.
+    fn run(self) -> Result<Option<Receipt>> {
+        let platform = Arc::new(self.ground.platform());
+        let holder = self
+            .lease
+            .open_on(platform, self.ground.paths(), &self.options)?;
+        let mut writer = holder.writer()?;
+        let written = put(&mut writer, &self.content, &self.places);
+        let written = written.and_then(|()| writer.finish());
+        if let Err(error) = written {
+            // What it wrote to is nobody's, and its owner goes on.
+            self.ground.has_failed_guest();
+            return Err(error);
+        }
+        if self.quits {
+            return Ok(None);
+        }
+        let finished = holder.finish().map(Some);
+        finished.inspect_err(|_| self.ground.has_failed_guest())
+    }
+}
+
+fn put(writer: &mut Writer, content: &Content, places: &[usize]) -> Result<()> {
+    let (names, memory) = (content.names(), content.memory());
+    places.iter().try_for_each(|&place| {
+        let shape = &content.tensors[place];
+        writer.put(
+            &names[place],
+            shape.dtype,
+            &shape.dimensions,
+            memory[place].bytes(),
+        )
+    })
 }
 
 /// The number of the content that a checkpoint says it has.

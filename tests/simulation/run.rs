@@ -5,6 +5,7 @@ use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use rand::SeedableRng;
@@ -62,6 +63,8 @@ pub(crate) struct Ground {
     unheard: Mutex<Vec<(u64, u64)>>,
     /// Whether something was lost unseen, ever.
     is_damaged: Mutex<bool>,
+    /// Whether a write of another process failed: its owner does not hear of it, and goes on.
+    has_failed_guest: AtomicBool,
     totals: Mutex<Totals>,
 }
 
@@ -119,6 +122,10 @@ impl Ground {
 
     pub(crate) fn unheard(&self) -> MutexGuard<'_, Vec<(u64, u64)>> {
         self.unheard.lock()
+    }
+
+    pub(crate) fn has_failed_guest(&self) {
+        self.has_failed_guest.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn note(&self, line: impl std::fmt::Display) {
@@ -211,6 +218,7 @@ pub(crate) fn run(scenario: &Scenario) -> Result<Outcome, Box<Failure>> {
         volume_names: Mutex::new(BTreeSet::from(["first".to_owned()])),
         unheard: Mutex::default(),
         is_damaged: Mutex::new(false),
+        has_failed_guest: AtomicBool::new(false),
         totals: Mutex::default(),
     });
     let inner = Arc::clone(&ground);
@@ -482,8 +490,9 @@ impl Main {
         let is_poisoned = store.volume().poisoned().is_some();
         if !platform.is_off() {
             let has_failed = platform.struck().count_changing() > failed_before;
+            let is_told = ground.has_failed_guest.swap(false, Ordering::Relaxed);
             assert!(
-                is_poisoned || !has_failed,
+                is_poisoned || is_told || !has_failed,
                 "a write failed, and all went on"
             );
             if !is_poisoned {

@@ -75,6 +75,15 @@ pub(crate) enum Act {
         threads: usize,
         then: Then,
     },
+    /// A session parts of which are written by other processes, each with a lease.
+    SaveByLeases {
+        step: u64,
+        content: Content,
+        replace: bool,
+        leases: usize,
+        /// The first of them ends without a receipt.
+        has_quitter: bool,
+    },
     /// A session that writes something and is dropped.
     GiveUp {
         content: Content,
@@ -302,7 +311,7 @@ impl Act {
         };
         let step = rng.random_range(0..STEPS);
         let replace = rng.random_range(0..3) == 0;
-        match rng.random_range(0..40) {
+        match rng.random_range(0..42) {
             0..10 => Self::Save {
                 step,
                 content: content(rng),
@@ -329,6 +338,13 @@ impl Act {
             },
             15 => Self::GiveUp {
                 content: content(rng),
+            },
+            38..41 => Self::SaveByLeases {
+                step,
+                content: content(rng),
+                replace,
+                leases: rng.random_range(1..4),
+                has_quitter: rng.random_range(0..4) == 0,
             },
             16..23 => Self::Read {
                 step,
@@ -393,6 +409,17 @@ impl fmt::Display for Act {
                 f,
                 "{} {step} in the background (queue {queue}, {threads} threads, then {then:?}): \
                  {content}",
+                again(replace)
+            ),
+            Self::SaveByLeases {
+                step,
+                content,
+                replace,
+                leases,
+                has_quitter,
+            } => write!(
+                f,
+                "{} {step} by {leases} leases, one of which is given up: {has_quitter}: {content}",
                 again(replace)
             ),
             Self::GiveUp { content } => write!(f, "begin and give up: {content}"),
