@@ -9,6 +9,7 @@
     reason = "clippy's leave for tests does not reach their helpers"
 )]
 
+mod checkpoint_bench;
 mod cli;
 mod devices;
 mod handle;

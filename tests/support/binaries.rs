@@ -31,6 +31,16 @@ pub fn swath_matrix() -> PathBuf {
     PATH.get_or_init(|| build("swath-matrix")).clone()
 }
 
+/// The `swath-checkpoint` bench.
+///
+/// # Panics
+///
+/// When it cannot be built.
+pub fn swath_checkpoint() -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| build("swath-checkpoint")).clone()
+}
+
 fn build(binary: &str) -> PathBuf {
     let test = env::current_exe().expect("a running test has a path");
     let (target, profile) =
