@@ -9,7 +9,6 @@ mod atomicity;
 mod bits;
 mod damage;
 mod fixture;
-mod killed;
 mod large;
 mod loads;
 mod puts;
