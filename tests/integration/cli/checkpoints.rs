@@ -232,7 +232,8 @@ fn json_tells_the_same() {
     let place = &big["places"][0];
     let member = fs::read(place["path"].as_str().unwrap()).unwrap();
     let offset = usize::try_from(place["offset"].as_u64().unwrap()).unwrap();
-    assert!(member[offset..offset + 65536] == data[..65536]);
+    // A tensor begins at a block, and its first chunk may end with that.
+    assert!(member[offset..offset + 4096] == data[..4096]);
 
     let verified = shop.json("verify", &["--deep", "--step", "7"]);
     assert_eq!(verified["clean"], true);
