@@ -119,9 +119,11 @@ fn tiny_benches() -> Vec<Command> {
         "64m",
     ];
     let once = ["--saves", "1", "--rounds", "1"];
+    let processes = ["--ranks", "2", "--processes"];
     vec![
         cargo(&[&run[..], &matrix[..], &cells[..]].concat()),
         cargo(&[&run[..], &checkpoint[..], &once[..]].concat()),
+        cargo(&[&run[..], &checkpoint[..], &once[..], &processes[..]].concat()),
     ]
 }
 

@@ -56,6 +56,10 @@ fn run(options: &Options) -> Result<()> {
     )?;
     let mut notes = notes(options);
     // Before minutes of writing members: whether there are any peers is known in seconds.
+    if options.peers {
+        let python = options.python.display();
+        progress.line(&format!("asking {python} for torch and safetensors"));
+    }
     let peers = start_peers(options, &model, &source, &interrupt, &mut notes)?;
     if let Some(making) = making {
         progress.line(&making);
