@@ -91,14 +91,17 @@ fn run(options: &Options) -> Result<()> {
 fn check_place(options: &Options, model: &Model, place: &Place) -> Result<Option<String>> {
     let mut needs = 0;
     let mut besides = String::new();
+    let mut written_bytes = 0;
     if let Place::Own { written, fresh } = place {
-        needs = written.own.total_bytes() + fresh.own.total_bytes();
+        written_bytes = written.own.total_bytes();
+        needs = written_bytes + fresh.own.total_bytes();
         besides.push_str(", and new ones for each first write");
     }
     if options.peers {
         let parent = options.peers_parent()?;
         if options.volume.makes_members() && parent == options.volume.parent() {
-            needs += peers_bytes(model);
+            // They take their turn when the new ones are gone again.
+            needs = needs.max(written_bytes + peers_bytes(model));
             besides.push_str(", and what peers save");
         } else {
             check_room(
