@@ -15,7 +15,8 @@
 //!   until after the last one has completed, whatever fails in between, and dropping a lane waits
 //!   for what is in flight. So the kernel never uses memory that a caller can free or change.
 //! - A piece has at most one raw operation in flight. A short result, and a piece longer than the
-//!   kernel takes at once, are continued where they stopped, at a block's border.
+//!   kernel takes at once, are continued where they stopped, at a block's border, and where the
+//!   device takes the address too.
 //! - `EAGAIN`, `EINTR` and `ECANCELED` are tried again, a bounded number of times in a row.
 //! - No lock, no allocation and no wake-up for an operation once the slots have grown to the depth
 //!   that is used.
@@ -436,7 +437,7 @@ impl Lane {
             return;
         }
         let device = piece.device as usize;
-        match piece.advance(raw.result, self.limits[device].offset_mask) {
+        match piece.advance(raw.result, &self.limits[device]) {
             Step::Done => self.end_piece(number, None, completions),
             Step::Again => self.issue(number),
             Step::Failed(failure) => {

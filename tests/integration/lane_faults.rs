@@ -5,6 +5,7 @@
 //! length that wraps where the kernel caps it. The queue is simulated, so every result can be
 //! chosen, and completions come in any order.
 
+mod alignment;
 mod latch;
 mod lengths;
 mod visits;
@@ -13,11 +14,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use swath_engine::{
-    AlignedBuf, Buffer, Completion, Device, ErrorKind, Lane, LaneOptions, OpKind, OpenOptions,
-    Platform, Request, Segment,
+    AlignedBuf, Buffer, Completion, Device, ErrorKind, Geometry, Lane, LaneOptions, OpKind,
+    OpenOptions, Platform, Request, Segment,
 };
 use swath_tests::seed::Seed;
-use swath_tests::sim::{Fault, Outcome, SimPlatform, Traced};
+use swath_tests::sim::{Fault, Outcome, SimPlatform, Store, Traced};
 
 const BLOCK: usize = 512;
 
@@ -40,8 +41,16 @@ impl Rig {
     }
 
     fn with(options: &LaneOptions) -> Self {
+        Self::of(&Geometry::uniform(DEVICE_BYTES, 512), options)
+    }
+
+    fn of(geometry: &Geometry, options: &LaneOptions) -> Self {
         let seed = Seed::new();
-        let (platform, paths) = SimPlatform::with_members(seed.value(), 2, DEVICE_BYTES);
+        let platform = SimPlatform::new(seed.value());
+        let paths = ["m0", "m1"].map(PathBuf::from).to_vec();
+        for path in &paths {
+            platform.add(path, geometry.clone(), Store::sparse());
+        }
         let lane = Lane::open(&platform, &open(&platform, &paths), options).unwrap();
         Self {
             seed,

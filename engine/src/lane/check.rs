@@ -14,7 +14,7 @@ use crate::op::{OpKind, Segment};
 pub(super) struct Limits {
     capacity_bytes: u64,
     pub(super) offset_mask: u64,
-    memory_mask: usize,
+    pub(super) memory_mask: usize,
 }
 
 impl Limits {

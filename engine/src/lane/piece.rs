@@ -7,7 +7,7 @@ use libc::iovec;
 use crate::buf::Buffer;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind};
-use crate::lane::check::memory_of;
+use crate::lane::check::{Limits, memory_of};
 use crate::op::{OpKind, Segment};
 use crate::queue::{Memory, RAW_BYTES_MAX, RAW_IOVECS_MAX, RawOp};
 
@@ -173,7 +173,7 @@ impl Piece {
 
     /// Takes the result of the raw operation in flight.
     #[inline]
-    pub(super) fn advance(&mut self, result: i32, offset_mask: u64) -> Step {
+    pub(super) fn advance(&mut self, result: i32, limits: &Limits) -> Step {
         let Ok(bytes) = u64::try_from(result) else {
             return match -result {
                 libc::EAGAIN | libc::EINTR | libc::ECANCELED if self.retries < RETRIES_MAX => {
@@ -191,12 +191,10 @@ impl Piece {
             "{bytes} bytes were moved where {} were asked",
             self.remaining
         );
-        // A transfer that stopped within a block is done again from the block's start: rewriting
-        // or rereading the same bytes changes nothing.
-        let whole_blocks = bytes & !offset_mask;
-        if whole_blocks > 0 {
+        let kept = self.kept(bytes, limits);
+        if kept > 0 {
             self.retries = 0;
-            self.skip(whole_blocks);
+            self.skip(kept);
             return Step::Again;
         }
         self.retries += 1;
@@ -204,6 +202,24 @@ impl Piece {
             return Step::Failed(Failure::Nothing);
         }
         Step::Again
+    }
+
+    /// How many of `bytes` that were moved need not be moved again: those before the last place at
+    /// which the device takes both the offset and the address of what follows. Rewriting or
+    /// rereading the same bytes changes nothing.
+    fn kept(&self, bytes: u64, limits: &Limits) -> u64 {
+        let mut start = 0;
+        if let PieceMemory::Gather(gather) = &self.memory {
+            // Each run begins at such a place.
+            for iovec in &gather.iovecs[gather.first..] {
+                let end = start + iovec.iov_len as u64;
+                if end > bytes {
+                    break;
+                }
+                start = end;
+            }
+        }
+        start + ((bytes - start) & !(limits.offset_mask | limits.memory_mask as u64))
     }
 
     /// Moves on by `bytes`.

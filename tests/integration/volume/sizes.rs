@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
-use swath_engine::Geometry;
+use swath_engine::{AlignedBuf, Geometry, LaneOptions};
 use swath_tests::fixtures::{self, MIB};
 use swath_tests::sim::{SimPlatform, Store};
 use swath_volume::{CreateOptions, Volume};
@@ -77,4 +77,43 @@ fn zeroing_all_of_a_huge_volume_takes_no_memory_for_each_chunk() {
             assert_reads(&volume, 5 << 60, &[0; 4]);
         },
     );
+}
+
+/// What could go wrong: blocks of 512 bytes on members that want memory at multiples of 4096. A
+/// request that begins on an odd block has a chunk's border at an address that no member takes.
+#[test]
+fn members_that_want_memory_aligned_to_more_than_a_block_get_larger_blocks() {
+    for memory_align in [[512, 4096], [4096, 4096], [4096, 4]] {
+        let platform = SimPlatform::new(4);
+        let paths: Vec<PathBuf> = (0..2).map(|index| format!("m{index}").into()).collect();
+        for (path, memory_align_bytes) in paths.iter().zip(memory_align) {
+            let geometry = Geometry {
+                memory_align_bytes,
+                ..Geometry::uniform(8 * MIB, 512)
+            };
+            platform.add(path, geometry, Store::sparse());
+        }
+        let options = CreateOptions {
+            chunk_bytes: 4 * KIB,
+            ..CreateOptions::default()
+        };
+        let volume = Volume::create_on(Arc::new(platform), &paths, &options).unwrap();
+        assert_eq!(volume.memory_align_bytes(), 4096);
+        assert_eq!(volume.block_bytes(), 4096);
+        let mut lane = volume.lane(&LaneOptions::default()).unwrap();
+        let mut completions = Vec::new();
+        for (block, blocks) in [(0, 1), (1, 1), (1, 6), (3, 13)] {
+            let bytes = pattern(blocks * 4096, block);
+            let offset = block * 4096;
+            lane.write(offset, AlignedBuf::copy_of(&bytes).unwrap(), 1);
+            lane.wait(1, &mut completions).unwrap();
+            completions.pop().unwrap().result.unwrap();
+            assert_reads(&volume, offset, &bytes);
+        }
+        for (offset, length) in [(512, 8192), (1, 20_000), (4095, 4098)] {
+            let bytes = AlignedBuf::copy_of(&pattern(length, offset)).unwrap();
+            volume.write_at(&bytes, offset).unwrap();
+            assert_reads(&volume, offset, &bytes);
+        }
+    }
 }

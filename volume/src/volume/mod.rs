@@ -39,7 +39,7 @@ use crate::layout::Layout;
 use crate::member::Member;
 use crate::metadata;
 use crate::root::Record;
-use crate::superblock::{HEAD_COPY_OFFSET, Superblock};
+use crate::superblock::{BLOCK_BYTES_MAX, HEAD_COPY_OFFSET, Superblock};
 
 /// An open volume. Clones share it; it is closed when the last clone and the last lane are gone.
 #[derive(Clone)]
@@ -285,6 +285,9 @@ impl Shared {
 
 /// The block of the volume: the largest of its members'. A member that wants larger ones now than
 /// when the volume was created (another drive, another file system) cannot be used.
+///
+/// A block is also no smaller than the alignment of memory: a chunk's border may fall on any block of
+/// a request, and what lies behind it in memory is a transfer of its own.
 fn alignment(superblock: &Superblock, devices: &[Arc<dyn Device>]) -> Result<Alignment> {
     for device in devices {
         let offset_align = device.geometry().offset_align_bytes;
@@ -300,13 +303,24 @@ fn alignment(superblock: &Superblock, devices: &[Arc<dyn Device>]) -> Result<Ali
             .with_path(device.path()));
         }
     }
-    let memory_bytes = devices
-        .iter()
-        .map(|device| device.geometry().memory_align_bytes as usize)
-        .max();
+    let mut memory_align = 1;
+    for device in devices {
+        let its_align = device.geometry().memory_align_bytes;
+        if its_align > BLOCK_BYTES_MAX {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                format!(
+                    "takes only memory at multiples of {its_align} bytes; a volume's blocks are at \
+                     most {BLOCK_BYTES_MAX}"
+                ),
+            )
+            .with_path(device.path()));
+        }
+        memory_align = memory_align.max(its_align);
+    }
     Ok(Alignment {
-        block_bytes: u64::from(superblock.block_bytes),
-        memory_bytes: memory_bytes.expect("a volume has at least one member"),
+        block_bytes: u64::from(superblock.block_bytes.max(memory_align)),
+        memory_bytes: memory_align as usize,
     })
 }
 
