@@ -17,13 +17,15 @@
 //! - A piece has at most one raw operation in flight. A short result, and a piece longer than the
 //!   kernel takes at once, are continued where they stopped, at a block's border, and where the
 //!   device takes the address too.
-//! - `EAGAIN`, `EINTR` and `ECANCELED` are tried again, a bounded number of times in a row.
+//! - `EAGAIN`, `EINTR` and `ECANCELED` are tried again, a bounded number of times in a row, with
+//!   pauses after the first few.
 //! - No lock, no allocation and no wake-up for an operation once the slots have grown to the depth
 //!   that is used.
 //! - A lane stays on the thread that made it: it is not `Send`, as the kernel wants of a ring with
 //!   `IORING_SETUP_SINGLE_ISSUER`.
 
 mod check;
+mod patience;
 mod piece;
 mod scope;
 mod slots;
@@ -46,6 +48,7 @@ use crate::queue::{
 use crate::stats::{LaneStats, Outcome};
 
 use self::check::Limits;
+use self::patience::Postponed;
 use self::piece::{Gather, Step};
 use self::slots::{Slot, Slots};
 
@@ -83,6 +86,8 @@ pub struct Lane {
     requests: usize,
     /// Pieces that wait for room in the queue.
     backlog: VecDeque<u32>,
+    /// Pieces that wait for their next attempt.
+    postponed: Vec<Postponed>,
     /// Completions for the next poll: of requests that ended without the queue (refused or empty
     /// ones), and those that came in while `call` waited for another.
     ready: VecDeque<Completion>,
@@ -140,6 +145,7 @@ impl Lane {
             slots: Slots::with_capacity(capacity),
             requests: 0,
             backlog: VecDeque::new(),
+            postponed: Vec::new(),
             ready: VecDeque::new(),
             called: None,
             queued: 0,
@@ -358,7 +364,11 @@ impl Lane {
         loop {
             self.refill();
             if self.queued == 0 {
-                break;
+                let has_enough = completions.len() - before >= min;
+                if has_enough || !self.sleep_until_due() {
+                    break;
+                }
+                continue;
             }
             let missing = min
                 .saturating_sub(completions.len() - before)
@@ -389,11 +399,24 @@ impl Lane {
     /// Moves pieces from the backlog to the queue while there is room.
     #[inline]
     fn refill(&mut self) {
-        while self.queued < self.queue.capacity() {
+        if !self.postponed.is_empty() {
+            self.resume();
+        }
+        while self.queued < self.capacity {
             let Some(piece) = self.backlog.pop_front() else {
                 break;
             };
             self.hand_over_next(piece);
+        }
+    }
+
+    /// As [`refill`](Self::refill), for who blocks: with nothing in the queue to wait for, waits for
+    /// what was postponed.
+    #[inline]
+    fn refill_or_sleep(&mut self) {
+        self.refill();
+        if self.queued == 0 && self.sleep_until_due() {
+            self.refill();
         }
     }
 
@@ -440,6 +463,7 @@ impl Lane {
         match piece.advance(raw.result, &self.limits[device]) {
             Step::Done => self.end_piece(number, None, completions),
             Step::Again => self.issue(number),
+            Step::Later(pause_ns) => self.postpone(number, pause_ns),
             Step::Failed(failure) => {
                 let error = piece.error(failure, &*self.devices[device]);
                 self.end_piece(number, Some(error), completions);
@@ -565,7 +589,7 @@ impl Lane {
         let mut others = Vec::new();
         let mut visit = Ok(());
         while visit.is_ok() && self.called.is_none() {
-            self.refill();
+            self.refill_or_sleep();
             visit = self.reap(1, &mut others);
         }
         self.ready.extend(others);
@@ -647,10 +671,11 @@ impl Lane {
     /// wake-up when nothing is in flight.
     pub(crate) fn wait_or_wake(&mut self, completions: &mut Vec<Completion>) -> Result<()> {
         completions.extend(self.ready.drain(..));
-        self.refill();
         let outcome = if completions.is_empty() {
+            self.refill_or_sleep();
             self.reap(1, completions)
         } else {
+            self.refill();
             self.reap(0, completions)
         };
         self.refill();
@@ -698,6 +723,8 @@ fn registered_number(registered: &[(usize, usize)], pointer: *const u8) -> Optio
 impl Drop for Lane {
     fn drop(&mut self) {
         let mut completions = Vec::new();
+        // No operation of these is with the kernel.
+        self.postponed.clear();
         self.backlog.clear();
         for _ in 0..DRAIN_ATTEMPTS {
             if self.queued == 0 {

@@ -8,6 +8,7 @@
 mod alignment;
 mod latch;
 mod lengths;
+mod patience;
 mod visits;
 
 use std::path::PathBuf;
@@ -26,6 +27,9 @@ const DEVICE_BYTES: u64 = 1 << 20;
 
 /// How often a lane tries again what makes no progress.
 const RETRIES_MAX: u64 = 64;
+
+/// How many of these attempts come at once, before it takes its time.
+const RETRIES_AT_ONCE: u64 = 8;
 
 /// A lane over two simulated devices, `m0` and `m1`.
 struct Rig {

@@ -14,6 +14,14 @@ use crate::queue::{Memory, RAW_BYTES_MAX, RAW_IOVECS_MAX, RawOp};
 /// How often in a row an operation is tried again that made no progress.
 const RETRIES_MAX: u8 = 64;
 
+/// How many of these attempts come at once. Before each of the others there is a pause.
+const RETRIES_AT_ONCE: u8 = 8;
+
+/// The first pause, about 4 us, and how often it is doubled, to about 4 ms. Together they take a
+/// fifth of a second: long for a device that is short of something, short for who waits.
+const PAUSE_NS_MIN: u64 = 1 << 12;
+const PAUSE_DOUBLINGS_MAX: u8 = 10;
+
 /// A run of bytes on one device.
 #[derive(Debug)]
 pub(super) struct Piece {
@@ -59,6 +67,8 @@ pub(super) enum Step {
     Done,
     /// Another raw operation is due.
     Again,
+    /// Another raw operation is due after so many nanoseconds.
+    Later(u64),
     Failed(Failure),
 }
 
@@ -177,8 +187,7 @@ impl Piece {
         let Ok(bytes) = u64::try_from(result) else {
             return match -result {
                 libc::EAGAIN | libc::EINTR | libc::ECANCELED if self.retries < RETRIES_MAX => {
-                    self.retries += 1;
-                    Step::Again
+                    self.retry()
                 }
                 errno => Step::Failed(Failure::Errno(errno)),
             };
@@ -197,11 +206,19 @@ impl Piece {
             self.skip(kept);
             return Step::Again;
         }
-        self.retries += 1;
-        if bytes == 0 || self.retries > RETRIES_MAX {
+        if bytes == 0 || self.retries == RETRIES_MAX {
             return Step::Failed(Failure::Nothing);
         }
-        Step::Again
+        self.retry()
+    }
+
+    /// One more attempt: the first few at once, the others after a pause.
+    fn retry(&mut self) -> Step {
+        self.retries += 1;
+        match self.retries.checked_sub(RETRIES_AT_ONCE + 1) {
+            None => Step::Again,
+            Some(pauses) => Step::Later(PAUSE_NS_MIN << pauses.min(PAUSE_DOUBLINGS_MAX)),
+        }
     }
 
     /// How many of `bytes` that were moved need not be moved again: those before the last place at

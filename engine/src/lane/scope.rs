@@ -197,7 +197,11 @@ impl<'env> LaneScope<'_, 'env> {
     /// One visit to the lane's queue. Completions of earlier requests stay with the lane.
     fn visit(&mut self, min: usize, completions: &mut Vec<ScopeCompletion<'env>>) -> Result<()> {
         let guard = AbortOnUnwind;
-        self.lane.refill();
+        if min > 0 {
+            self.lane.refill_or_sleep();
+        } else {
+            self.lane.refill();
+        }
         let outcome = self.lane.reap(min.min(self.lane.queued), &mut self.mixed);
         self.lane.refill();
         for completion in self.mixed.drain(..) {

@@ -31,6 +31,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::buf::BufPool;
 use crate::op::OpKind;
@@ -150,6 +151,12 @@ pub unsafe trait Queue: Any + Debug {
 
     /// Nanoseconds on the clock that latencies are measured by. The zero point is arbitrary.
     fn now_ns(&self) -> u64;
+
+    /// Sleeps for so many nanoseconds of that clock: a few milliseconds at most, while all there is
+    /// to do are operations that the device wants to be asked for later.
+    fn pause(&mut self, nanoseconds: u64) {
+        std::thread::sleep(Duration::from_nanos(nanoseconds));
+    }
 }
 
 /// Makes a blocked [`Queue::wait`] return.

@@ -407,6 +407,18 @@ unsafe impl Queue for SimQueue {
     fn now_ns(&self) -> u64 {
         self.world.state.lock().now_ns
     }
+
+    fn pause(&mut self, nanoseconds: u64) {
+        let until_ns = self.now_ns().saturating_add(nanoseconds);
+        if let Some((scheduler, place)) = &self.world.scheduler {
+            // Whatever wakes others at this place is no reason to be early.
+            while scheduler.now_ns() < until_ns {
+                scheduler.sleep(until_ns, *place);
+            }
+        }
+        let mut state = self.world.state.lock();
+        state.now_ns = state.now_ns.max(until_ns);
+    }
 }
 
 impl Drop for SimQueue {
