@@ -18,7 +18,7 @@
 //!   kernel takes at once, are continued where they stopped, at a block's border, and where the
 //!   device takes the address too.
 //! - `EAGAIN`, `EINTR` and `ECANCELED` are tried again, a bounded number of times in a row, with
-//!   pauses after the first few.
+//!   pauses after the first few. A flush is not: what it says is believed.
 //! - No lock, no allocation and no wake-up for an operation once the slots have grown to the depth
 //!   that is used.
 //! - A lane stays on the thread that made it: it is not `Send`, as the kernel wants of a ring with

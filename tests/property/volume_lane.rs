@@ -267,7 +267,8 @@ fn a_lane_moves_the_right_blocks_through_short_transfers_and_retries() {
             let compared = Compared::create(shared, Backend::Auto, &paths, &case);
             for (bytes, after, times) in stops {
                 let fault = if bytes % 5 == 0 {
-                    Fault::errno(libc::EAGAIN)
+                    let kind = [OpKind::Read, OpKind::Write][after as usize % 2];
+                    Fault::errno(libc::EAGAIN).of(kind)
                 } else {
                     Fault::short(bytes)
                 };

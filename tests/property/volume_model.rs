@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::TestCaseResult;
-use swath_engine::{Backend, Kernel, Platform};
+use swath_engine::{Backend, Kernel, OpKind, Platform};
 use swath_tests::fixtures::{self, MIB, Place};
 use swath_tests::model::FlatModel;
 use swath_tests::seed::check;
@@ -324,7 +324,8 @@ fn short_transfers_and_retries_do_not_show() {
             for (bytes, after, times) in stops {
                 let errno = [libc::EAGAIN, libc::EINTR, libc::ECANCELED][bytes as usize % 3];
                 let fault = if bytes % 2 == 0 {
-                    Fault::errno(errno)
+                    let kind = [OpKind::Read, OpKind::Write][after as usize % 2];
+                    Fault::errno(errno).of(kind)
                 } else {
                     Fault::short(bytes)
                 };

@@ -139,7 +139,8 @@ fn create_at(
             })?;
         }
     }
-    retry_on_intr(|| fsync(&file)).map_err(|errno| failed(errno, "cannot be synced"))?;
+    // Not again after a signal: the kernel tells of lost data once.
+    fsync(&file).map_err(|errno| failed(errno, "cannot be synced"))?;
     sync_directory(path)?;
     half_made.path = None;
     Ok(())
@@ -256,7 +257,7 @@ fn set_direct(file: &OwnedFd, direct: bool) -> rustix::io::Result<()> {
 fn sync_directory(path: &Path) -> Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     retry_on_intr(|| rustix::fs::open(parent(path), flags, Mode::empty()))
-        .and_then(|directory| retry_on_intr(|| fsync(&directory)))
+        .and_then(|directory| fsync(&directory))
         .map_err(|errno| failed(errno, "its directory cannot be synced"))
 }
 

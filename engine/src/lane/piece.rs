@@ -186,7 +186,11 @@ impl Piece {
     pub(super) fn advance(&mut self, result: i32, limits: &Limits) -> Step {
         let Ok(bytes) = u64::try_from(result) else {
             return match -result {
-                libc::EAGAIN | libc::EINTR | libc::ECANCELED if self.retries < RETRIES_MAX => {
+                // A flush is never asked again, whatever the reason: the kernel tells of lost data
+                // once, and one that was interrupted may have taken that word with it.
+                libc::EAGAIN | libc::EINTR | libc::ECANCELED
+                    if self.kind != OpKind::Flush && self.retries < RETRIES_MAX =>
+                {
                     self.retry()
                 }
                 errno => Step::Failed(Failure::Errno(errno)),
@@ -296,6 +300,10 @@ impl Piece {
                     libc::ENODEV | libc::ENXIO => "the device is gone",
                     libc::ENOSPC | libc::EDQUOT => "no space is left for this file member",
                     libc::EOPNOTSUPP => "the device does not support this",
+                    libc::EAGAIN | libc::EINTR | libc::ECANCELED if self.kind == OpKind::Flush => {
+                        "broken off, and a flush is not asked again: what was written before it may \
+                         be lost"
+                    }
                     libc::EAGAIN | libc::EINTR | libc::ECANCELED => "given up after many attempts",
                     libc::EINVAL => "the device refused the request's alignment or size",
                     _ => "the device reported an error",

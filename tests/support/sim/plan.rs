@@ -86,7 +86,9 @@ fn any_kind(rng: &mut ChaCha8Rng) -> OpKind {
 fn transparent(rng: &mut ChaCha8Rng, geometry: &Geometry) -> (OpKind, Outcome) {
     let errno = [libc::EAGAIN, libc::EINTR, libc::ECANCELED][rng.random_range(0..3)];
     if rng.random() {
-        return (any_kind(rng), Outcome::Errno(errno));
+        // No flush: none of its errors is hidden.
+        let kind = [OpKind::Read, OpKind::Write, OpKind::Write][rng.random_range(0..3)];
+        return (kind, Outcome::Errno(errno));
     }
     let kind = [OpKind::Read, OpKind::Write][rng.random_range(0..2)];
     let blocks = rng.random_range(1..64);
