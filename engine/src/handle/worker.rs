@@ -343,9 +343,7 @@ impl Running {
         let room = self.lane.depth().saturating_sub(self.lane.in_flight());
         let inbox = &*self.inbox.0;
         let mut state = inbox.state.lock();
-        for wanted in state.stats_wanted.drain(..) {
-            wanted.give(self.lane.stats());
-        }
+        let stats_wanted = std::mem::take(&mut state.stats_wanted);
         let count = room.min(state.jobs.len());
         batch.extend(state.jobs.drain(..count));
         // With jobs left over the lane is full, and its completions are what to wake up for.
@@ -357,6 +355,10 @@ impl Running {
             Vec::new()
         };
         drop(state);
+        // Histograms take a while to copy: nobody who has a job to hand over waits for that.
+        for wanted in stats_wanted {
+            wanted.give(self.lane.stats());
+        }
         if count > 0 {
             inbox.state.notify_all();
             waiting.into_iter().for_each(wake);
