@@ -45,6 +45,9 @@ pub mod threads;
 mod latency;
 mod stats;
 
+#[cfg(test)]
+mod skipped;
+
 pub mod cpu;
 mod handle;
 mod lane;

@@ -15,6 +15,7 @@ use swath_engine::{
     OpenOptions, Platform, QueueOptions, Request, Segment,
 };
 use swath_tests::fixtures::{self, MIB, Place};
+use swath_tests::skipped;
 use tempfile::TempDir;
 
 /// What a lane of a rig takes at once.
@@ -115,7 +116,7 @@ impl Rig {
             }
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
-                println!("skipped: {error}");
+                skipped(format_args!("{error}"));
                 false
             }
         }

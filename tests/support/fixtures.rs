@@ -1,6 +1,6 @@
 //! Real things to test on, made in one place: folders, members, loop devices, backends, processes.
 //!
-//! What this machine lacks is said on standard output and skipped.
+//! What this machine lacks is said, by [`skipped()`], and left out.
 
 use std::env;
 use std::fs;
@@ -14,6 +14,8 @@ use swath_engine::{
 };
 use swath_volume::{CreateOptions, Volume};
 use tempfile::TempDir;
+
+use crate::skipped::skipped;
 
 /// One MiB.
 pub const MIB: u64 = 1 << 20;
@@ -43,7 +45,7 @@ impl Place {
             Self::Memory => {
                 let shm = Path::new("/dev/shm");
                 if !shm.is_dir() {
-                    println!("skipped: no /dev/shm here");
+                    skipped("no /dev/shm here");
                     return None;
                 }
                 shm.to_path_buf()
@@ -161,14 +163,12 @@ pub fn backends() -> &'static [Backend] {
             let devices = std::slice::from_ref(&device);
             match Lane::open(&Kernel, devices, &lane_options(backend)) {
                 Ok(_) => found.push(backend),
-                Err(error) => missing.push(format!("skipped: no {backend} here: {error:?}")),
+                Err(error) => missing.push(format!("no {backend} here: {error:?}")),
             }
         }
         (found, missing)
     });
-    for reason in missing {
-        println!("{reason}");
-    }
+    missing.iter().for_each(skipped);
     assert!(
         found.contains(&Backend::Sync),
         "plain reads and writes work anywhere: {missing:?}"
@@ -202,11 +202,11 @@ impl LoopDevice {
             }
             Ok(output) => {
                 let why = String::from_utf8_lossy(&output.stderr);
-                println!("skipped: no loop device here: {}", why.trim());
+                skipped(format_args!("no loop device here: {}", why.trim()));
                 None
             }
             Err(error) => {
-                println!("skipped: no losetup here: {error}");
+                skipped(format_args!("no losetup here: {error}"));
                 None
             }
         }
@@ -249,6 +249,12 @@ pub fn in_own_process(test: &str, body: impl FnOnce()) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
+    // What it left out is not seen otherwise.
+    for line in String::from_utf8_lossy(&output.stderr).lines() {
+        if let Some(reason) = line.strip_prefix("skipped: ") {
+            skipped(reason);
+        }
+    }
 }
 
 /// The command that runs the test of this name in a process of its own, where

@@ -8,6 +8,7 @@
 //! - [`checkpoints`]: tensors made from a number, saved and compared; stores to save them in.
 //! - [`parsers`]: every parser of bytes from elsewhere, and what must hold of it.
 //! - [`binaries`]: the workspace's programs, built and found.
+//! - [`skipped()`]: how a test says what it leaves out.
 
 pub mod binaries;
 pub mod checkpoints;
@@ -16,3 +17,6 @@ pub mod model;
 pub mod parsers;
 pub mod seed;
 pub mod sim;
+mod skipped;
+
+pub use skipped::skipped;

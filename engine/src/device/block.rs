@@ -132,6 +132,7 @@ fn number_in<N: FromStr>(path: &Path) -> Option<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skipped::skipped;
     use rustix::fs::makedev;
 
     #[test]
@@ -166,7 +167,7 @@ mod tests {
             count += 1;
         }
         if count == 0 {
-            println!("skipped: no /sys/dev/block here");
+            skipped("no /sys/dev/block here");
         }
     }
 }

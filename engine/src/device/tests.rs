@@ -15,6 +15,7 @@ mod written;
 
 use super::*;
 use crate::error::{Error, ErrorKind, Result};
+use crate::skipped::skipped;
 
 const MIB: u64 = 1 << 20;
 
@@ -30,7 +31,7 @@ impl Folder {
     fn in_memory() -> Option<Self> {
         let shm = Path::new("/dev/shm");
         if !shm.is_dir() {
-            println!("skipped: no /dev/shm here");
+            skipped("no /dev/shm here");
             return None;
         }
         Some(Self::under(shm))
@@ -120,14 +121,14 @@ impl Loop {
                 })
             }
             Ok(output) => {
-                println!(
-                    "skipped: losetup: {}",
-                    String::from_utf8_lossy(&output.stderr)
-                );
+                skipped(format_args!(
+                    "losetup: {}",
+                    String::from_utf8_lossy(&output.stderr).trim()
+                ));
                 None
             }
             Err(error) => {
-                println!("skipped: no losetup: {error}");
+                skipped(format_args!("no losetup: {error}"));
                 None
             }
         }

@@ -21,6 +21,7 @@ use crate::queue::aio::AioQueue;
 use crate::queue::sync::SyncQueue;
 use crate::queue::uring::UringQueue;
 use crate::queue::{Memory, Queue, QueueOptions, RawCompletion, RawOp};
+use crate::skipped::skipped;
 
 pub(super) const BLOCK: usize = 4096;
 const FILE_BLOCKS: usize = 64;
@@ -235,7 +236,7 @@ const BACKENDS: &[(&str, Open)] = &[
 fn each_backend(check: impl Fn(Open)) {
     for (name, open) in BACKENDS {
         if let Err(error) = open(&[TestFile::writable()], &depth(4)) {
-            println!("{name}: skipped: {error:?}");
+            skipped(format_args!("{name}: {error:?}"));
             continue;
         }
         println!("{name}");
@@ -322,7 +323,7 @@ fn flush_fua_discard_and_write_zeroes_do_what_they_say() {
         for (kind, block) in [(OpKind::WriteZeroes, 0), (OpKind::Discard, 1)] {
             let result = run_one(&mut *queue, &op(kind, block, 1, Memory::None, 3));
             if result == -libc::EOPNOTSUPP {
-                println!("{kind}: skipped: this file system has none");
+                skipped(format_args!("{kind}: this file system has none"));
                 continue;
             }
             assert_eq!(result, 0, "{kind}");

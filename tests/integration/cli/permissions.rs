@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use swath_tests::binaries::swath;
+use swath_tests::skipped;
 
 use super::{refused, text};
 
@@ -50,7 +51,7 @@ impl Unprivileged {
             .output()
             .is_ok_and(|o| o.status.success());
         if !works {
-            eprintln!("skipped: root without a working setpriv cannot try what others may not do");
+            skipped("root without a working setpriv cannot try what others may not do");
         }
         works.then_some(this)
     }

@@ -7,6 +7,7 @@ use std::process::Command;
 use rand::RngExt;
 use swath_tests::fixtures::MIB;
 use swath_tests::seed::Seed;
+use swath_tests::skipped;
 use swath_volume::{CreateOptions, ErrorKind, MEMBERS_MAX, OpenOptions, Volume};
 
 use super::{KIB, MEMBER_BYTES, Rig, create_options, patch, words};
@@ -94,7 +95,7 @@ fn a_real_file_system_is_refused_unless_forced() {
     match made {
         Ok(output) if output.status.success() => {}
         _ => {
-            println!("skipped: no mkfs.ext4 here");
+            skipped("no mkfs.ext4 here");
             return;
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use swath_engine::{AlignedBuf, OpKind, Request, Segment};
 use swath_tests::fixtures::{self, MIB};
 use swath_tests::sim::SimPlatform;
+use swath_tests::skipped;
 use swath_volume::{CreateOptions, ErrorKind, Volume};
 
 use super::{KIB, assert_reads, pattern};
@@ -79,7 +80,7 @@ fn zeroes_and_discards_reach_every_member_and_no_further() {
         }
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
-            println!("skipped: {error}");
+            skipped(format_args!("{error}"));
         }
     }
     volume.write_at(&bytes, 0).unwrap();
@@ -90,7 +91,7 @@ fn zeroes_and_discards_reach_every_member_and_no_further() {
         }
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
-            println!("skipped: {error}");
+            skipped(format_args!("{error}"));
         }
     }
     for call in [Volume::write_zeroes, Volume::discard] {

@@ -11,7 +11,7 @@ fn a_file_on_disk_has_the_facts_of_its_disk() {
     let geometry = device.geometry();
     println!("{geometry:?}");
     if device.kind() != DeviceKind::File {
-        println!("skipped: temporary files lie in memory here");
+        skipped("temporary files lie in memory here");
         return;
     }
     assert_eq!(geometry.capacity_bytes, MIB);
@@ -41,7 +41,7 @@ fn a_file_in_memory_says_so_and_is_aligned_to_4096() {
         Err(error) => {
             // tmpfs has direct I/O since Linux 6.6.
             assert_eq!(error.kind(), ErrorKind::NotDirect);
-            println!("skipped: {error}");
+            skipped(format_args!("{error}"));
             return;
         }
     };
@@ -126,7 +126,7 @@ fn a_partition_has_the_limits_of_its_disk() {
         let _ = Command::new("partx").arg("--add").arg(&disk.path).status();
     }
     if !partition.exists() {
-        println!("skipped: no partitions on loop devices here");
+        skipped("no partitions on loop devices here");
         return;
     }
     let part = open(&partition, OpenOptions::read_write()).unwrap();

@@ -68,7 +68,7 @@ fn a_disk_with_a_mounted_file_system_is_in_use() {
         (["ext4", "xfs"].contains(&fields[kind]) && File::open(&path).is_ok()).then_some(path)
     });
     let Some(disk) = disk else {
-        println!("skipped: no disk that is mounted can be opened");
+        skipped("no disk that is mounted can be opened");
         return;
     };
     // Opening alone changes nothing on a disk, and this open is refused.
@@ -150,7 +150,7 @@ fn a_device_that_is_read_only_can_only_be_read() {
 /// Runs `work` on a thread without root's right to open everything; false where this is not root.
 fn without_rights(work: impl FnOnce() + Send + 'static) -> bool {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: not root, cannot change who is asking");
+        skipped("not root, cannot change who is asking");
         return false;
     }
     let thread = std::thread::spawn(move || {
@@ -188,7 +188,7 @@ fn a_file_of_somebody_else_is_denied_or_read_with_access_time() {
 fn a_file_system_without_direct_io_is_refused_or_read_buffered() {
     let path = Path::new("/proc/version");
     if !path.exists() {
-        println!("skipped: no /proc here");
+        skipped("no /proc here");
         return;
     }
     let error = refused(path, OpenOptions::read_only());

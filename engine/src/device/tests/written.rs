@@ -21,7 +21,7 @@ fn blocks_that_were_not_written_are_told() {
         let written = open(&folder.file("written", bytes));
         let state = written_state(&written, 0, bytes);
         if state == WrittenState::Unknown {
-            println!("skipped: {} does not tell", folder.0.display());
+            skipped(format_args!("{} does not tell", folder.0.display()));
             continue;
         }
         assert_eq!(state, WrittenState::Written);
@@ -90,7 +90,7 @@ fn a_file_of_more_extents_than_one_call_tells_is_added_up() {
     let device = open(&path, OpenOptions::read_write()).unwrap();
     let state = written_state(&device, 0, 4 * MIB);
     if state == WrittenState::Unknown {
-        println!("skipped: the file system does not tell");
+        skipped("the file system does not tell");
         return;
     }
     assert_eq!(
