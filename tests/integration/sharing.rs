@@ -3,6 +3,7 @@
 //! What could go wrong: a byte that one thread wrote undone by the read-modify-write of another; a
 //! lane that sees or moves what is another's; two volumes that mix up their members.
 
+use std::io::IoSlice;
 use std::sync::Arc;
 use std::thread;
 
@@ -11,6 +12,7 @@ use swath_engine::{AlignedBuf, OpKind, Request};
 use swath_tests::fixtures::{self, MIB};
 use swath_tests::seed::Seed;
 use swath_tests::sim::SimPlatform;
+use swath_tests::skipped;
 use swath_volume::{CreateOptions, OpenOptions, Volume};
 
 const KIB: u64 = 1 << 10;
@@ -37,8 +39,27 @@ fn for_each_volume(chunk_bytes: u64, test: impl Fn(&Volume)) {
     test(&Volume::create_on(Arc::new(platform), &paths, &options).unwrap());
 }
 
+/// A write in one piece.
+fn write(volume: &Volume, bytes: &[u8], offset: u64) {
+    volume.write_at(bytes, offset).unwrap();
+}
+
+/// The same write in two pieces, which meet within a block.
+fn write_vectored(volume: &Volume, bytes: &[u8], offset: u64) {
+    let (head, tail) = bytes.split_at(bytes.len() / 3);
+    let pieces = [IoSlice::new(head), IoSlice::new(tail)];
+    volume.write_vectored_at(&pieces, offset).unwrap();
+}
+
 #[test]
 fn neighbouring_bytes_of_one_block_are_all_kept() {
+    keeps_neighbouring_bytes([write, write]);
+    keeps_neighbouring_bytes([write, write_vectored]);
+    keeps_neighbouring_bytes([write_vectored, write_vectored]);
+}
+
+/// Threads write by these two ways in turn.
+fn keeps_neighbouring_bytes(ways: [fn(&Volume, &[u8], u64); 2]) {
     for_each_volume(4 * KIB, |volume| {
         let threads = 8_u64;
         let (start, count) = (8 * KIB - 30, 60 * threads);
@@ -49,9 +70,8 @@ fn neighbouring_bytes_of_one_block_are_all_kept() {
                     // Every eighth byte is this thread's, over two blocks on two members.
                     for turn in 0..60 {
                         let byte = [u8::try_from(1 + (thread + turn) % 255).unwrap()];
-                        volume
-                            .write_at(&byte, start + turn * threads + thread)
-                            .unwrap();
+                        let way = ways[thread as usize % 2];
+                        way(volume, &byte, start + turn * threads + thread);
                     }
                 });
             }
@@ -71,6 +91,13 @@ fn neighbouring_bytes_of_one_block_are_all_kept() {
 
 #[test]
 fn a_block_written_whole_beside_a_change_in_part_is_never_undone() {
+    undoes_nothing(write, write);
+    undoes_nothing(write, write_vectored);
+    undoes_nothing(write_vectored, write);
+    undoes_nothing(write_vectored, write_vectored);
+}
+
+fn undoes_nothing(write_whole: fn(&Volume, &[u8], u64), write_part: fn(&Volume, &[u8], u64)) {
     for_each_volume(4 * KIB, |volume| {
         let block = u64::from(volume.block_bytes());
         for turn in 1..=60_u8 {
@@ -78,9 +105,9 @@ fn a_block_written_whole_beside_a_change_in_part_is_never_undone() {
                 // All of one block and the next, against a byte of the first.
                 scope.spawn(move || {
                     let whole = AlignedBuf::copy_of(&vec![turn; 2 * block as usize]).unwrap();
-                    volume.write_at(&whole, 4 * block).unwrap();
+                    write_whole(volume, &whole, 4 * block);
                 });
-                scope.spawn(move || volume.write_at(&[200 + turn % 50], 4 * block + 7).unwrap());
+                scope.spawn(move || write_part(volume, &[200 + turn % 50], 4 * block + 7));
             });
             let mut read = vec![0; 2 * block as usize];
             volume.read_at(&mut read, 4 * block).unwrap();
@@ -102,7 +129,7 @@ fn zeroing_beside_a_change_in_part_is_never_undone() {
     for_each_volume(4 * KIB, |volume| {
         let block = u64::from(volume.block_bytes());
         if let Err(error) = volume.write_zeroes(0, block) {
-            println!("skipped: {error}");
+            skipped(format_args!("{error}"));
             return;
         }
         for turn in 1..=40_u8 {

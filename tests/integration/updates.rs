@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rand::RngExt;
-use swath_engine::OpKind;
+use swath_engine::{Geometry, OpKind, threads};
 use swath_tests::fixtures::{self, MIB};
 use swath_tests::seed::{Seed, cases};
-use swath_tests::sim::{Fault, SimPlatform};
+use swath_tests::sim::{Fault, SimPlatform, SimScheduler, Store};
 use swath_volume::superblock::{COPY_COUNT, MemberMap, SUPERBLOCK_BYTES};
 use swath_volume::{CopyState, CreateOptions, ErrorKind, OpenOptions, Volume, examine, wipe};
 
@@ -440,5 +440,90 @@ fn a_creation_that_stops_leaves_nothing_that_opens_or_all_of_it() {
             ..create_options()
         };
         Volume::create_on(Arc::new(platform), &paths, &options).unwrap();
+    }
+}
+
+/// What could go wrong: two updates that take one generation, or one that goes on from superblocks
+/// which another has left half written. The scheduler tries one order of the two threads after the
+/// other.
+#[test]
+fn of_two_renames_at_once_none_goes_on_from_one_that_failed() {
+    // The writes of one update, and of two.
+    let (one, two) = (12, 24);
+    for turn in 0..u64::from(cases(60)) {
+        let seed = Seed::new().value().wrapping_add(turn);
+        let stop = turn % (two + 1);
+        let scheduler = SimScheduler::new(seed);
+        let platform = SimPlatform::scheduled(seed, Some(Arc::clone(&scheduler)));
+        let paths: Vec<PathBuf> = (0..3).map(|index| format!("m{index}").into()).collect();
+        for path in &paths {
+            platform.add(path, Geometry::uniform(MEMBER_BYTES, 512), Store::sparse());
+        }
+        scheduler.run(move || {
+            let shared = Arc::new(platform.clone());
+            let volume = Volume::create_on(shared, &paths, &create_options()).unwrap();
+            let fault = Fault::errno(libc::EIO).of(OpKind::Write);
+            platform.inject(fault.after(stop).times(1));
+            let ends = threads::scope(&platform, |scope| {
+                let rename = |name: &'static str| {
+                    let volume = volume.clone();
+                    scope.spawn(name, move || volume.rename(name)).unwrap()
+                };
+                let both = [rename("a"), rename("b")];
+                both.map(|thread| thread.join().unwrap())
+            });
+            let done = ends.iter().filter(|end| end.is_ok()).count() as u64;
+            assert_eq!(done, stop / one, "stopped at {stop}: {ends:?}");
+            let of_kind = |kind| {
+                let errors = ends.iter().filter_map(|end| end.as_ref().err());
+                errors.filter(|error| error.kind() == kind).count()
+            };
+            let failed = usize::from(stop < two);
+            assert_eq!(of_kind(ErrorKind::Device), failed, "{ends:?}");
+            assert_eq!(of_kind(ErrorKind::Poisoned), usize::from(stop < one));
+            assert_eq!(volume.generation(), 1 + done);
+            let name = volume.name();
+            drop(volume);
+
+            platform.heal();
+            let again = open_on(&platform, &paths).unwrap();
+            let is_rolled_forward = again.generation() == 2 + done;
+            assert!(is_rolled_forward || again.name() == name);
+            assert!(again.generation() == 1 + done || (failed == 1 && is_rolled_forward));
+        });
+    }
+}
+
+/// What could go wrong: a volume that is written to although one of its superblock copies cannot be
+/// made good, so that the next update, which needs all four, fails half way; or one that cannot be
+/// read any more because of it.
+#[test]
+fn a_copy_that_cannot_be_rewritten_stops_writing_and_not_reading() {
+    for copy in 0..COPY_COUNT {
+        let (platform, paths) = simulated(Seed::new().value());
+        platform.poke("m1", copy_offset(copy), &[0xff; SUPERBLOCK_BYTES]);
+        let fault = Fault::errno(libc::EIO).of(OpKind::Write).on("m1");
+        platform.inject(fault);
+        for _ in 0..2 {
+            let error = open_on(&platform, &paths).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Device, "{error}");
+            let told = error.to_string();
+            assert!(told.contains("cannot be rewritten"), "{told}");
+            assert!(told.contains("reading only"), "{told}");
+            let cause = std::error::Error::source(&error).unwrap().to_string();
+            assert!(cause.contains("m1"), "{cause}");
+        }
+        let options = OpenOptions {
+            read_only: true,
+            ..OpenOptions::default()
+        };
+        let volume = Volume::open_on(Arc::new(platform.clone()), &paths, &options).unwrap();
+        let mut data = [0; 10];
+        volume.read_at(&mut data, 4000).unwrap();
+        assert_eq!(&data, b"data stays");
+        drop(volume);
+        // On a drive that takes it again, all is well.
+        platform.heal();
+        assert_opens_whole(&platform, &paths, "healed");
     }
 }
