@@ -21,6 +21,7 @@
 mod error;
 
 mod checksum;
+mod fields;
 mod layout;
 pub mod signature;
 pub mod superblock;

@@ -29,16 +29,13 @@
 
 use std::ops::Range;
 
-use uuid::Uuid;
-
 use super::{COUNTER_MAX, ROOT_BYTES_MAX, Record, RingPlace, RootRecord, payload_length, slot_of};
 use crate::checksum::{self, CHECKSUM_BYTES};
 use crate::error::Error;
+use crate::fields::{Block, bytes_at, is_zero, put, u32_at, u64_at, uuid_at};
 
 /// The size of a record: one slot.
 pub(crate) const RECORD_BYTES: usize = 4096;
-
-type Block = [u8; RECORD_BYTES];
 
 /// The first bytes of a record. The line end shows damage done by transfers as text.
 const MAGIC: [u8; 8] = *b"SWROOT\r\n";
@@ -241,32 +238,6 @@ fn check_envelope(block: &Block) -> Result<(), RecordFault> {
         return Err(RecordFault::Field { name: "length" });
     }
     Ok(())
-}
-
-fn is_zero(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| *byte == 0)
-}
-
-fn put(block: &mut Block, offset: usize, bytes: &[u8]) {
-    block[offset..offset + bytes.len()].copy_from_slice(bytes);
-}
-
-fn bytes_at<const N: usize>(block: &Block, offset: usize) -> [u8; N] {
-    let mut bytes = [0; N];
-    bytes.copy_from_slice(&block[offset..offset + N]);
-    bytes
-}
-
-fn u32_at(block: &Block, offset: usize) -> u32 {
-    u32::from_le_bytes(bytes_at(block, offset))
-}
-
-fn u64_at(block: &Block, offset: usize) -> u64 {
-    u64::from_le_bytes(bytes_at(block, offset))
-}
-
-fn uuid_at(block: &Block, offset: usize) -> Uuid {
-    Uuid::from_bytes(bytes_at(block, offset))
 }
 
 #[cfg(test)]
