@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata;
 use crate::superblock::{
-    COPY_COUNT, CopyFault, DecodeError, MemberMap, SUPERBLOCK_BYTES, Superblock,
+    COPY_COUNT, CopyFault, CopyResult, DecodeError, MemberMap, SUPERBLOCK_BYTES, Superblock,
 };
 
 /// What was erased.
@@ -22,7 +22,8 @@ pub struct WipeReport {
     pub volume_uuid: Option<Uuid>,
     /// That volume's name.
     pub volume_name: Option<String>,
-    /// How many superblock copies were erased.
+    /// How many superblock copies were erased, good and damaged ones. 0: there was none, and the
+    /// places were zeroed because that was forced.
     pub copies_erased: u32,
 }
 
@@ -46,7 +47,8 @@ pub fn wipe_on(platform: &dyn Platform, path: &Path, force: bool) -> Result<Wipe
     let device = platform.open(path, &OpenOptions::read_write())?;
     let not_a_member =
         || Error::new(ErrorKind::NotAMember, "carries no superblock of a volume").with_path(path);
-    let now = MemberMap::new(device.geometry().capacity_bytes).map_err(|_| not_a_member())?;
+    let now = MemberMap::new(device.geometry().capacity_bytes)
+        .map_err(|cause| not_a_member().with_source(cause))?;
     let mut lane = metadata::lane(platform, &[Arc::clone(&device)])?;
     let copies = metadata::read_copies(&mut lane, 0);
     let found = copies
@@ -55,15 +57,7 @@ pub fn wipe_on(platform: &dyn Platform, path: &Path, force: bool) -> Result<Wipe
         .max_by_key(|superblock| superblock.generation)
         .cloned();
     if found.is_none() && !force {
-        let is_other = copies.iter().any(|copy| {
-            !matches!(
-                copy,
-                Err(CopyFault::Decode(
-                    DecodeError::Blank | DecodeError::NotSwath
-                ))
-            )
-        });
-        return Err(if is_other {
+        return Err(if copies.iter().any(is_superblock) {
             Error::new(
                 ErrorKind::Damaged,
                 "its superblocks are damaged or of an unknown version; force it to erase them all \
@@ -80,10 +74,7 @@ pub fn wipe_on(platform: &dyn Platform, path: &Path, force: bool) -> Result<Wipe
     let map = map
         .filter(|map| map.device_bytes() <= now.device_bytes())
         .unwrap_or(now);
-    let copies_erased = copies
-        .iter()
-        .filter(|copy| !matches!(copy, Err(CopyFault::Decode(DecodeError::Blank))))
-        .count();
+    let copies_erased = copies.iter().filter(|copy| is_superblock(copy)).count();
     for ring in [map.head_ring(), map.tail_ring()] {
         metadata::write_zeroes(&mut lane, 0, ring.start, ring.end - ring.start)?;
     }
@@ -97,4 +88,14 @@ pub fn wipe_on(platform: &dyn Platform, path: &Path, force: bool) -> Result<Wipe
         volume_name: found.map(|found| found.name),
         copies_erased: u32::try_from(copies_erased).expect("there are four copies"),
     })
+}
+
+/// Whether a copy's place holds a superblock, be it damaged or unreadable.
+fn is_superblock(copy: &CopyResult) -> bool {
+    !matches!(
+        copy,
+        Err(CopyFault::Decode(
+            DecodeError::Blank | DecodeError::NotSwath
+        ))
+    )
 }

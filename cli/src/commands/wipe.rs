@@ -14,16 +14,21 @@ use super::{Members, list, refuse_twice};
 use crate::failure::{Context, Failure, Result};
 use crate::output::{self, Text};
 
-/// Erase the superblocks of members: the volume is gone afterwards
+/// Erase what makes devices members: the volume is gone afterwards
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Only superblocks are erased; the data stays where it is, and nothing finds it any more.
-Refused for a device that is in use, and for one that is not a member unless --force.
+On each member these places are overwritten with zeroes: the four copies of its superblock (4k each)
+and the two rings of root records (256k each). Half of them lie in its second MiB, the other half in
+the last but one. The data between stays where it is, and nothing finds it any more. There is no way
+back.
+
+Refused for a device that is in use, and for one that is not a member or whose superblocks are all
+damaged unless --force.
 
 Example:
   swath wipe /dev/nvme1n1 /dev/nvme2n1")]
 pub(crate) struct Wipe {
-    /// Erase the places of superblocks even where none is found
+    /// Overwrite these places even on a device that is no member: what lies there is lost
     #[arg(long)]
     force: bool,
 
@@ -85,8 +90,8 @@ impl Wipe {
             return Ok(());
         }
         Err(Failure::new(format!(
-            "{}: no superblock: not a member, so nothing was erased; --force erases the places of \
-             superblocks all the same",
+            "{}: no superblock: not a member, so nothing was erased; --force writes zeroes to the \
+             places of superblocks and root records all the same, over whatever lies there",
             list(&not_members)
         )))
     }
@@ -97,13 +102,18 @@ fn print(member: &WipeReport, text: &mut Text) {
         None | Some("") => String::new(),
         Some(name) => format!(", {name:?}"),
     };
-    let volume = match member.volume_uuid {
-        Some(uuid) => format!("of volume {uuid}{name}"),
-        None => "of no known volume".to_owned(),
+    let erased = match (member.volume_uuid, member.copies_erased) {
+        (Some(uuid), copies) => {
+            format!(
+                "{copies} superblock copies of volume {uuid}{name} erased, and its root records"
+            )
+        }
+        (None, 0) => {
+            "no superblock was there; the places of superblocks and root records are zero \
+                      now"
+            .to_owned()
+        }
+        (None, copies) => format!("{copies} damaged superblock copies erased, and root records"),
     };
-    let copies = member.copies_erased;
-    text.line(format!(
-        "{}: {copies} superblocks {volume} erased",
-        member.path.display()
-    ));
+    text.line(format!("{}: {erased}", member.path.display()));
 }

@@ -147,5 +147,23 @@ fn wipe_refuses_what_is_no_member_before_it_erases_any() {
     );
     let twice = [members[0].clone(), members[0].clone()];
     refused_untouched(&twice, || run("wipe", &[], &twice), &["same"]);
-    done(run("wipe", &["--force"], &paths));
+    let output = done(run("wipe", &["--force"], &paths));
+    let lines = stdout(&output);
+    let lines: Vec<_> = lines.lines().collect();
+    assert!(
+        lines[0].contains("4 superblock copies of volume"),
+        "{lines:?}"
+    );
+    assert!(lines[1].contains("no superblock was there"), "{lines:?}");
+    // What was no superblock is not counted as one, whatever was there.
+    let noise = rig.file("noise", 1 << 20, &pattern(1 << 20));
+    let wiped = json(&done(run("wipe", &["--force", "--json"], &[noise])));
+    assert_eq!(wiped["members"][0]["copies_erased"], 0);
+    let mut damaged = contents(&rig.volume("damaged", "d", 1)).remove(0);
+    for copy in [1 << 20, (1 << 20) + (64 << 10)] {
+        damaged[copy + 100] ^= 1;
+    }
+    let damaged = rig.file("damaged", 0, &damaged);
+    let wiped = json(&done(run("wipe", &["--json"], &[damaged])));
+    assert_eq!(wiped["members"][0]["copies_erased"], 4);
 }
