@@ -25,11 +25,26 @@ use crate::commands::Command;
 
 /// One striped volume over many drives or files, and checkpoints on it.
 #[derive(Debug, Parser)]
-#[command(name = "swath", version, about, max_term_width = 100, after_help = EXAMPLES)]
+#[command(
+    name = "swath",
+    version,
+    about,
+    long_about = LONG_ABOUT,
+    max_term_width = 100,
+    after_help = EXAMPLES
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
 }
+
+const LONG_ABOUT: &str = "\
+Swath makes one striped volume of many drives or files and keeps the checkpoints of AI models on it. \
+A checkpoint is a named set of tensors or files, saved whole or not at all, at the speed of all \
+drives together, and compared with its checksums when it is read. Everything happens in this process, \
+past the page cache: no kernel RAID, no file system, no daemon.
+
+Striped means RAID 0: no redundancy. When one member is lost, so is the volume.";
 
 const EXAMPLES: &str = "\
 A volume is named by its members, in any order, or by a directory that holds them.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use swath_engine::FileFill;
-use swath_volume::{CHUNK_BYTES_DEFAULT, CreateOptions, Volume};
+use swath_volume::{CHUNK_BYTES_DEFAULT, CreateOptions, MEMBERS_MAX, Volume};
 
 use super::facts::Facts;
 use super::refuse_twice;
@@ -24,13 +24,15 @@ use crate::progress::Progress;
 #[command(after_help = "\
 Members that carry anything (a file system, a partition table, another volume) are refused.
 With --size, members that do not exist are made as files, written in full with zeroes.
+Members are cut to the smallest, in whole chunks. 4m of each are for the volume's own records, so a
+member has at least 4m and one chunk. Sizes are bytes, or 4k, 1m, 1g (powers of two).
 
 Examples:
   swath create /dev/nvme1n1 /dev/nvme2n1 --name scratch
   swath create --size 1g /mnt/a/member /mnt/b/member
   swath create --size 1g --count 4 /data/volume       member-0 .. member-3 in that directory")]
 pub(crate) struct Create {
-    /// A name for people, at most 63 bytes
+    /// A name for people, at most 63 bytes; without it none
     #[arg(long, default_value = "", hide_default_value = true)]
     name: String,
 
@@ -39,12 +41,13 @@ pub(crate) struct Create {
           hide_default_value = true, value_parser = bytes::parse_blocks)]
     chunk: u64,
 
-    /// Make members that do not exist, as files of this size
+    /// Make members that do not exist, as files of this size: a multiple of 4k
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse_blocks)]
     size: Option<u64>,
 
-    /// Make this many members in one directory
-    #[arg(long, value_name = "N", requires = "size", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    /// Make this many members in one directory, from 1 to 128
+    #[arg(long, value_name = "N", requires = "size",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MEMBERS_MAX)))]
     count: Option<u32>,
 
     /// Only reserve space for new files: quick, but the first write to each place will be slower
@@ -59,7 +62,7 @@ pub(crate) struct Create {
     #[arg(long)]
     json: bool,
 
-    /// Block devices or files; a directory with --size and --count
+    /// Block devices or files, in the order of the stripes; one directory with --size and --count
     #[arg(value_name = "MEMBER", required = true)]
     members: Vec<PathBuf>,
 }

@@ -10,7 +10,7 @@ use crate::output::{self, Text};
 /// Show a volume: its size, its members, its state
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Works while the volume is in use. Exit code 1 when the volume cannot be used as it is.
+Nothing is written, and it works while the volume is in use. Exit code 1 when the volume cannot be used as it is.
 
 Examples:
   swath detail /data/volume

@@ -13,7 +13,7 @@ use crate::failure::{Failure, Result};
 use crate::output::{self, Text};
 use crate::time::utc;
 
-/// Show what is written on each member
+/// Show what is written on each device: its superblock, copy by copy
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Works while the volume is in use, and on members of different volumes.

@@ -14,6 +14,8 @@ use crate::time::utc;
 /// List the checkpoints of a volume, the newest last
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Data is what was saved, On Volume the space that it takes there.
+
 Example:
   swath ls /data/volume")]
 pub(crate) struct Ls {

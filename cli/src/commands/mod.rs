@@ -15,6 +15,7 @@ mod save;
 mod show;
 mod space;
 mod store;
+mod transfer;
 mod verify;
 mod wipe;
 mod write;
@@ -26,7 +27,6 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use swath_volume::{OpenOptions, Volume};
 
-use crate::bytes::Exact;
 use crate::failure::{Failure, Result};
 
 /// What to do.
@@ -99,7 +99,8 @@ impl Members {
 /// The members of a volume that is about to be used.
 #[derive(Debug, Args)]
 struct OpenArguments {
-    /// Go through the page cache where the members' file system has no direct I/O
+    /// Go through the page cache where the members' file system has no direct I/O;
+    /// without it they are refused
     #[arg(long)]
     allow_buffered: bool,
 
@@ -145,32 +146,6 @@ fn member_paths(volume: &Volume) -> Vec<PathBuf> {
         .iter()
         .map(|member| member.path().to_path_buf())
         .collect()
-}
-
-/// One chunk from every member.
-fn stripe_bytes(volume: &Volume) -> u64 {
-    volume
-        .chunk_bytes()
-        .saturating_mul(volume.members().len() as u64)
-}
-
-/// Where a range of a volume ends, the volume's own end when no length was given. A range that goes
-/// beyond is refused here, before anything is done.
-fn range_end(volume: &Volume, offset: u64, length: Option<u64>) -> Result<u64> {
-    let capacity_bytes = volume.capacity_bytes();
-    let end = match length {
-        Some(length) => offset.checked_add(length),
-        None => Some(capacity_bytes.max(offset)),
-    };
-    end.filter(|end| *end <= capacity_bytes).ok_or_else(|| {
-        let length = length.map_or(String::new(), |length| format!(" and length {length}"));
-        Failure::new(format!(
-            "{} on {}: offset {offset}{length} goes beyond the end: it holds {}; nothing was done",
-            title(volume),
-            list(&member_paths(volume)),
-            Exact(capacity_bytes),
-        ))
-    })
 }
 
 /// Which file or device a path leads to, links followed: equal for two paths to one.

@@ -8,59 +8,38 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
-use serde::Serialize;
 use swath_volume::Volume;
 
-use super::{OpenArguments, identity, member_paths, range_end, stripe_bytes};
-use crate::bytes::{self, Exact};
+use super::transfer::{Report, Transfer};
+use super::{identity, member_paths};
+use crate::bytes;
 use crate::failure::{Context, Failure, Result};
-use crate::output;
-use crate::progress::Progress;
-use crate::stream::{piece_bytes, pump};
+use crate::stream::pump;
 
 /// Read bytes of a volume, at any offset, to standard output or a file
 #[derive(Debug, Args)]
 #[command(after_help = "\
+Sizes are bytes, or 4k, 1m, 1g (powers of two).
+
 Examples:
   swath read /data/volume > image                          all of it
   swath read /data/volume --offset 1g --length 4k | xxd    a look
   swath read /dev/nvme1n1 /dev/nvme2n1 -o part.bin --length 1g")]
 pub(crate) struct Read {
-    /// Where to begin
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes::parse)]
-    offset: u64,
-
     /// How much; without it, to the end of the volume
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse)]
     length: Option<u64>,
 
-    /// Size of one read; without it whole stripes, at least 4m
-    #[arg(long, value_name = "BYTES", value_parser = bytes::parse_positive)]
-    bs: Option<u64>,
-
     /// Write to this file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-
-    /// Print progress lines where there is no terminal for a bar
-    #[arg(long)]
-    progress: bool,
 
     /// Print what was done as JSON (with --output)
     #[arg(long, requires = "output")]
     json: bool,
 
     #[command(flatten)]
-    open: OpenArguments,
-}
-
-/// What was done.
-#[derive(Debug, Serialize)]
-struct Report {
-    command: &'static str,
-    offset: u64,
-    bytes: u64,
-    elapsed_s: f64,
+    transfer: Transfer,
 }
 
 impl Read {
@@ -70,8 +49,9 @@ impl Read {
                 "standard output is a terminal: redirect it, or name a file with --output",
             ));
         }
-        let volume = Arc::new(self.open.open(true)?);
-        let end = range_end(&volume, self.offset, self.length)?;
+        let volume = Arc::new(self.transfer.open.open(true)?);
+        let first = self.transfer.offset;
+        let end = self.transfer.end(&volume, self.length)?;
         let mut output = match &self.output {
             Some(path) => create_output(path, &volume)?,
             None => File::from(io::stdout().as_fd().try_clone_to_owned()?),
@@ -82,16 +62,12 @@ impl Read {
         };
 
         let started = Instant::now();
-        let progress = Progress::new("read", Some(end - self.offset), self.progress);
-        let piece_bytes = self
-            .bs
-            .unwrap_or_else(|| piece_bytes(stripe_bytes(&volume)));
+        let progress = self.transfer.progress("read", Some(end - first));
         let source = Arc::clone(&volume);
-        let first = self.offset;
         let bytes = pump(
             first,
             end,
-            piece_bytes,
+            self.transfer.piece_bytes(&volume),
             move |offset, memory| Ok(source.read_at(memory, offset).map(|()| memory.len())?),
             |offset, piece| {
                 output
@@ -108,20 +84,16 @@ impl Read {
         }
         drop(progress);
 
-        let elapsed = started.elapsed();
-        if self.output.is_some() {
-            eprintln!("{} read, {}", Exact(bytes), bytes::rate(bytes, elapsed));
+        if self.output.is_none() {
+            return Ok(());
         }
-        if self.json {
-            let elapsed_s = elapsed.as_secs_f64();
-            output::json(&Report {
-                command: "read",
-                offset: self.offset,
-                bytes,
-                elapsed_s,
-            })?;
-        }
-        Ok(())
+        let report = Report {
+            command: "read",
+            offset: first,
+            bytes,
+            elapsed_s: started.elapsed().as_secs_f64(),
+        };
+        report.tell("read", self.json)
     }
 }
 

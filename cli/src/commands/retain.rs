@@ -13,7 +13,7 @@ use crate::output::{self, Text};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A checkpoint stays if either rule keeps it. The newest that is whole always stays, and so do those
-that are pinned.
+that a program has pinned.
 
 Examples:
   swath retain /data/volume --keep-last 3 --keep-every 1000 --dry-run

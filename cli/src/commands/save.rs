@@ -76,11 +76,11 @@ pub(crate) struct Save {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct NewName {
-    /// The step that it is of
+    /// Save it as this training step
     #[arg(long, value_name = "N")]
     step: Option<u64>,
 
-    /// Its name, where it is of no step
+    /// Save it under this name instead: not only digits
     #[arg(long, value_name = "NAME")]
     name: Option<CheckpointName>,
 }

@@ -32,7 +32,8 @@ pub(super) struct VolumeOptions {
     #[arg(id = "members", long = "member", value_name = "PATH")]
     pub(super) members: Vec<PathBuf>,
 
-    /// Go through the page cache where the members' file system has no direct I/O
+    /// Go through the page cache where the members' file system has no direct I/O;
+    /// without it they are refused
     #[arg(long)]
     allow_buffered: bool,
 }

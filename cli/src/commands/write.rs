@@ -12,106 +12,76 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use serde::Serialize;
 use swath_volume::Volume;
 
-use super::{OpenArguments, range_end, stripe_bytes};
-use crate::bytes::{self, Exact};
+use super::transfer::{Report, Transfer};
+use crate::bytes;
 use crate::failure::{Context, Failure, Result};
-use crate::output;
-use crate::progress::Progress;
-use crate::stream::{piece_bytes, pump};
+use crate::stream::pump;
 
 /// Write bytes from standard input or a file into a volume, at any offset, and flush it
 #[derive(Debug, Args)]
 #[command(after_help = "\
+What is at that place is overwritten, without asking.
+Sizes are bytes, or 4k, 1m, 1g (powers of two).
+
 Examples:
   swath write /data/volume < model.bin
   swath write /data/volume --offset 1g --input part.bin
   gzip -dc image.gz | swath write /dev/nvme1n1 /dev/nvme2n1")]
 pub(crate) struct Write {
-    /// Where to begin
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes::parse)]
-    offset: u64,
-
     /// How much; without it, to the end of the input
     #[arg(long, value_name = "BYTES", value_parser = bytes::parse)]
     length: Option<u64>,
 
-    /// Size of one write; without it whole stripes, at least 4m
-    #[arg(long, value_name = "BYTES", value_parser = bytes::parse_positive)]
-    bs: Option<u64>,
-
     /// Read from this file instead of standard input
     #[arg(short, long, value_name = "FILE")]
     input: Option<PathBuf>,
-
-    /// Print progress lines where there is no terminal for a bar
-    #[arg(long)]
-    progress: bool,
 
     /// Print what was done as JSON
     #[arg(long)]
     json: bool,
 
     #[command(flatten)]
-    open: OpenArguments,
-}
-
-/// What was done.
-#[derive(Debug, Serialize)]
-struct Report {
-    command: &'static str,
-    offset: u64,
-    bytes: u64,
-    elapsed_s: f64,
+    transfer: Transfer,
 }
 
 impl Write {
     pub(super) fn run(&self) -> Result<()> {
         let mut input = self.open_input()?;
         let length = self.length_of(&mut input)?;
-        let volume = self.open.open(false)?;
-        let end = range_end(&volume, self.offset, length)?;
+        let volume = self.transfer.open.open(false)?;
+        let first = self.transfer.offset;
+        let end = self.transfer.end(&volume, length)?;
 
         let started = Instant::now();
         let bytes = self.copy(&volume, &input, end, length)?;
         volume.flush()?;
         let elapsed = started.elapsed();
-        let is_full = length.is_none() && self.offset + bytes == end;
+        let is_full = length.is_none() && first + bytes == end;
         volume.close()?;
 
         if is_full && !at_end(&mut input).context(|| self.input_name())? {
             return Err(Failure::new(format!(
-                "{}: the volume's end was reached: {bytes} bytes were written from offset {} and \
-                 flushed, and there is more input",
+                "{}: the volume's end was reached: {bytes} bytes were written from offset {first} \
+                 and flushed, and there is more input",
                 self.input_name(),
-                self.offset
             )));
         }
         if let Some(length) = length.filter(|length| *length != bytes) {
             return Err(Failure::new(format!(
-                "{}: ended after {bytes} of {length} bytes; these were written from offset {} and \
-                 flushed",
+                "{}: ended after {bytes} of {length} bytes; these were written from offset {first} \
+                 and flushed",
                 self.input_name(),
-                self.offset
             )));
         }
-        eprintln!(
-            "{} written and flushed, {}",
-            Exact(bytes),
-            bytes::rate(bytes, elapsed)
-        );
-        if self.json {
-            let elapsed_s = elapsed.as_secs_f64();
-            output::json(&Report {
-                command: "write",
-                offset: self.offset,
-                bytes,
-                elapsed_s,
-            })?;
-        }
-        Ok(())
+        let report = Report {
+            command: "write",
+            offset: first,
+            bytes,
+            elapsed_s: elapsed.as_secs_f64(),
+        };
+        report.tell("written and flushed", self.json)
     }
 
     fn input_name(&self) -> String {
@@ -157,16 +127,15 @@ impl Write {
 
     /// Copies the input to the volume, up to `end`, and says how much there was.
     fn copy(&self, volume: &Volume, input: &File, end: u64, length: Option<u64>) -> Result<u64> {
-        let progress = Progress::new("write", length, self.progress);
-        let piece_bytes = self.bs.unwrap_or_else(|| piece_bytes(stripe_bytes(volume)));
+        let progress = self.transfer.progress("write", length);
         let mut source = input.try_clone().context(|| self.input_name())?;
         let source_name = self.input_name();
-        let first = self.offset;
+        let first = self.transfer.offset;
         let mut written = 0;
         let outcome = pump(
             first,
             end,
-            piece_bytes,
+            self.transfer.piece_bytes(volume),
             move |_, memory| fill(&mut source, memory).context(|| source_name.clone()),
             |offset, piece| {
                 volume.write_at(piece, offset)?;
