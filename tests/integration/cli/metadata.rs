@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt as _;
 use swath_volume::{OpenOptions, Volume};
 
 use super::{
-    MIB, Rig, command, contents, done, json, refused, refused_untouched, run, stdout, text,
+    MIB, Rig, command, contents, done, json, pattern, refused, refused_untouched, run, stdout, text,
 };
 
 #[test]
