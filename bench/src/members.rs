@@ -263,7 +263,16 @@ fn make_directory(parent: &Path) -> io::Result<PathBuf> {
     let mut attempts = 0..10_000;
     let mut number = 0_u32;
     loop {
-        fs::create_dir_all(parent)?;
+        // A run that ends takes the empty parent with it, at any moment.
+        match fs::create_dir_all(parent).map_err(|error| (error.kind(), error)) {
+            Ok(()) => {}
+            Err((io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound, _))
+                if attempts.next().is_some() =>
+            {
+                continue;
+            }
+            Err((_, error)) => return Err(error),
+        }
         let suffix = match number {
             0 => process.to_string(),
             number => format!("{process}-{number}"),
@@ -272,7 +281,6 @@ fn make_directory(parent: &Path) -> io::Result<PathBuf> {
         match fs::create_dir(&directory).map_err(|error| (error.kind(), error)) {
             Ok(()) => return Ok(directory),
             Err((io::ErrorKind::AlreadyExists, _)) if attempts.next().is_some() => number += 1,
-            // A run that ended just now took the empty parent with it.
             Err((io::ErrorKind::NotFound, _)) if attempts.next().is_some() => {}
             Err((_, error)) => return Err(error),
         }
