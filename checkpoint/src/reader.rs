@@ -63,6 +63,8 @@ impl Reader {
         // Beside those that can be under way only the cache has one.
         let share = how.piece_count() / readers.max(1);
         let buffers = share.min(how.window() + 1).max(BUFFERS_MIN);
+        // What writers left shall not come on top of it.
+        store.spare_pools().give_up();
         let pool = BufPool::new(PIECE_BYTES, buffers)?;
         let volume = store.volume();
         let geometry = Geometry {

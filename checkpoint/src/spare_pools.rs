@@ -26,6 +26,11 @@ impl SparePools {
         }
     }
 
+    /// Gives up what is kept: somebody needs memory for something else.
+    pub(crate) fn give_up(&self) {
+        self.0.lock().clear();
+    }
+
     /// Keeps a pool, unless something of it is still in use, or enough are kept.
     pub(crate) fn keep(&self, pool: &BufPool) {
         let mut pools = self.0.lock();
