@@ -501,10 +501,11 @@ fn of_two_renames_at_once_none_goes_on_from_one_that_failed() {
 fn a_copy_that_cannot_be_rewritten_stops_writing_and_not_reading() {
     for copy in 0..COPY_COUNT {
         let (platform, paths) = simulated(Seed::new().value());
-        platform.poke("m1", copy_offset(copy), &[0xff; SUPERBLOCK_BYTES]);
         let fault = Fault::errno(libc::EIO).of(OpKind::Write).on("m1");
         platform.inject(fault);
         for _ in 0..2 {
+            // Each time anew: a write that fails may have been done all the same.
+            platform.poke("m1", copy_offset(copy), &[0xff; SUPERBLOCK_BYTES]);
             let error = open_on(&platform, &paths).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Device, "{error}");
             let told = error.to_string();
