@@ -66,10 +66,13 @@ impl Client {
 
     /// Takes note of a result, and makes sure that its error is one that can be.
     fn told<T>(&self, what: &str, result: &Result<T>, expected: &[ErrorKind]) {
+        let kind = what.split_whitespace().next().unwrap_or_default();
         let Err(error) = result else {
             self.note(what, "ok");
+            self.ground.count(format!("{kind} ok"));
             return;
         };
+        self.ground.count(format!("{kind} {:?}", error.kind()));
         self.note(what, &format!("{:?}: {error}", error.kind()));
         self.ground.tolerate(&self.store, what, error, expected);
     }
@@ -178,7 +181,9 @@ impl Client {
             Act::Rename { number } => {
                 let name = format!("name {number}");
                 self.ground.volume_names().insert(name.clone());
+                self.ground.renames().begin();
                 let renamed = self.store.volume().rename(&name).map_err(Error::from);
+                self.ground.renames().end();
                 self.told("renamed", &renamed, &[]);
             }
             Act::OpenTwice { read_only } => {
@@ -197,6 +202,7 @@ impl Client {
                     "a volume was opened twice: {kind:?}"
                 );
             }
+            Act::RefuseVisits { count } => self.ground.refuse_visits(*count),
             Act::FinishSaves => {
                 let finished = self.store.finish_saves();
                 let expected = [ErrorKind::NoSpace, ErrorKind::AlreadyExists];
@@ -513,9 +519,17 @@ impl Holder {
     /// None: it has ended without a receipt.
     fn run(self) -> Result<Option<Receipt>> {
         let platform = Arc::new(self.ground.platform());
-        let holder = self
+        let renames = self.ground.renames().clone();
+        let opened = self
             .lease
-            .open_on(platform, self.ground.paths(), &self.options)?;
+            .open_on(platform, self.ground.paths(), &self.options);
+        let holder = match opened {
+            Ok(holder) => holder,
+            // Whoever reads superblocks while they are updated is told so: it ends, and may be sent
+            // again.
+            Err(_) if self.ground.renames().has_been_since(&renames) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let mut writer = holder.writer()?;
         let written = put(&mut writer, &self.content, &self.places);
         let written = written.and_then(|()| writer.finish());

@@ -23,6 +23,7 @@ mod run;
 mod scenario;
 mod volume;
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fmt::Display;
 use std::panic;
@@ -116,6 +117,7 @@ struct Totals {
     lost: u64,
     switches: u64,
     struck: Struck,
+    ends: BTreeMap<String, u64>,
 }
 
 impl Totals {
@@ -129,6 +131,9 @@ impl Totals {
         self.lost += u64::from(outcome.is_lost);
         self.switches += outcome.steps.switches;
         self.struck.merge(&outcome.struck);
+        for (end, count) in &outcome.ends {
+            *self.ends.entry(end.clone()).or_default() += count;
+        }
     }
 
     fn print(&self, what: &str, elapsed: Duration) {
@@ -147,6 +152,7 @@ impl Totals {
             self.lost,
         );
         println!("{what}: faults: {}", self.struck);
+        println!("{what}: ends: {:?}", self.ends);
     }
 }
 

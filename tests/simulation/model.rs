@@ -140,8 +140,8 @@ impl Model {
         }
     }
 
-    /// What the whole store shows while nothing is under way: it is that from now on. With `is_lax`,
-    /// anything that ever was may be back.
+    /// What the whole store shows while nothing is under way: it is that from now on, if it
+    /// `is_settled`. With `is_lax`, anything that ever was may be back.
     ///
     /// # Errors
     ///
@@ -150,6 +150,7 @@ impl Model {
         &mut self,
         shown: &BTreeMap<u64, u64>,
         is_lax: bool,
+        is_settled: bool,
     ) -> Result<(), String> {
         for step in shown.keys() {
             if !self.names.contains_key(step) {
@@ -165,7 +166,9 @@ impl Model {
                     "checkpoint {step} is {state:?} and may be {allowed:?}"
                 ));
             }
-            name.possible = BTreeSet::from([state]);
+            if is_settled {
+                name.possible = BTreeSet::from([state]);
+            }
         }
         Ok(())
     }

@@ -40,6 +40,8 @@ pub(crate) struct Outcome {
     pub(crate) crashes: u64,
     pub(crate) opens: u64,
     pub(crate) struck: Struck,
+    /// How often what ended how.
+    pub(crate) ends: BTreeMap<String, u64>,
     /// Whether it ended early: what was lost unseen cannot be opened any more.
     pub(crate) is_lost: bool,
 }
@@ -63,9 +65,35 @@ pub(crate) struct Ground {
     unheard: Mutex<Vec<(u64, u64)>>,
     /// Whether something was lost unseen, ever.
     is_damaged: Mutex<bool>,
+    /// Whether the kernel refused a queue since the last crash.
+    has_refused: AtomicBool,
+    renames: Mutex<Renames>,
     /// Whether a write of another process failed: its owner does not hear of it, and goes on.
     has_failed_guest: AtomicBool,
     totals: Mutex<Totals>,
+}
+
+/// Updates of the superblocks: those under way, and all that have begun.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Renames {
+    under_way: u64,
+    begun: u64,
+}
+
+impl Renames {
+    pub(crate) fn begin(&mut self) {
+        self.under_way += 1;
+        self.begun += 1;
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.under_way -= 1;
+    }
+
+    /// Whether there was one at any moment since.
+    pub(crate) fn has_been_since(&self, before: &Self) -> bool {
+        before.under_way > 0 || self.begun > before.begun
+    }
 }
 
 /// What platforms before the last crash came to.
@@ -74,6 +102,7 @@ pub(crate) struct Totals {
     operations: u64,
     pub(crate) crashes: u64,
     pub(crate) opens: u64,
+    pub(crate) ends: BTreeMap<String, u64>,
     struck: Struck,
 }
 
@@ -97,6 +126,7 @@ impl Totals {
             crashes: self.crashes,
             opens: self.opens,
             struck: self.struck.clone(),
+            ends: self.ends.clone(),
             is_lost,
         }
     }
@@ -124,6 +154,19 @@ impl Ground {
         self.unheard.lock()
     }
 
+    pub(crate) fn count(&self, what: String) {
+        *self.totals.lock().ends.entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn refuse_visits(&self, count: u32) {
+        self.has_refused.store(count > 0, Ordering::Relaxed);
+        self.platform().refuse_visits(count);
+    }
+
+    pub(crate) fn renames(&self) -> MutexGuard<'_, Renames> {
+        self.renames.lock()
+    }
+
     pub(crate) fn has_failed_guest(&self) {
         self.has_failed_guest.store(true, Ordering::Relaxed);
     }
@@ -138,6 +181,7 @@ impl Ground {
         let platform = self.platform();
         let struck = platform.struck();
         platform.is_off()
+            || self.has_refused.load(Ordering::Relaxed)
             || *self.is_damaged.lock()
             || struck.count(FaultClass::Failing) + struck.count(FaultClass::Silent) > 0
     }
@@ -151,6 +195,7 @@ impl Ground {
         });
         self.note_end_of(&before);
         self.totals.lock().crashes += 1;
+        self.has_refused.store(false, Ordering::Relaxed);
         *self.platform.lock() = (after, Some(before));
         self.note("---- the devices are back ----");
     }
@@ -218,6 +263,8 @@ pub(crate) fn run(scenario: &Scenario) -> Result<Outcome, Box<Failure>> {
         volume_names: Mutex::new(BTreeSet::from(["first".to_owned()])),
         unheard: Mutex::default(),
         is_damaged: Mutex::new(false),
+        has_refused: AtomicBool::new(false),
+        renames: Mutex::default(),
         has_failed_guest: AtomicBool::new(false),
         totals: Mutex::default(),
     });
@@ -256,6 +303,7 @@ impl Main {
         drop(store);
         for (number, life) in scenario.lives.iter().enumerate() {
             ground.note(format_args!("==== life {number} ===="));
+            ground.refuse_visits(0);
             for fault in &life.faults {
                 ground.platform().inject(fault.clone());
             }
@@ -417,7 +465,8 @@ impl Main {
             *ground.is_damaged.lock() || ground.platform().struck().count(FaultClass::Silent) > 0;
         let shown = shown(&store.list());
         ground.note(format_args!("opened: {shown:?}"));
-        let observed = ground.model().observe(&shown, is_lax);
+        // What only reads makes nothing durable: a commit in doubt may be shown and be gone later.
+        let observed = ground.model().observe(&shown, is_lax, !read_only);
         observed.unwrap_or_else(|problem| panic!("after it was opened: {problem}"));
         let name = store.volume().name();
         assert!(
@@ -522,7 +571,7 @@ impl Main {
         let ground = &*self.0;
         let shown_now = shown(&store.list());
         ground.note(format_args!("at rest: {shown_now:?}, {:?}", store.space()));
-        let observed = ground.model().observe(&shown_now, false);
+        let observed = ground.model().observe(&shown_now, false, true);
         observed.unwrap_or_else(|problem| panic!("at rest: {problem}"));
         assert_eq!(store.space().session_bytes, 0, "{:?}", store.space());
         Self::check_space(store);

@@ -116,6 +116,10 @@ pub(crate) enum Act {
         read_only: bool,
     },
     FinishSaves,
+    /// The kernel refuses the next visits to any queue.
+    RefuseVisits {
+        count: u32,
+    },
 }
 
 /// How a checkpoint is saved.
@@ -143,7 +147,9 @@ impl Scenario {
         let rng = &mut rng;
         let count = rng.random_range(1..=4_usize);
         let chunk_bytes = [4096, 65_536, 1 << 20][rng.random_range(0..3)];
-        let mib = rng.random_range(5..=16_u64).div_ceil(count as u64);
+        // Small ones are soon full.
+        let most: u64 = [4, 8, 16][rng.random_range(0..3)];
+        let mib = rng.random_range(2..=most).div_ceil(count as u64);
         let blocks = [512, 512, 4096];
         let devices: Vec<_> = (0..count)
             .map(|index| {
@@ -294,7 +300,9 @@ impl Life {
             clients: (0..clients)
                 .map(|_| {
                     let count = rng.random_range(1..10 / clients + 4);
-                    (0..count).map(|_| Act::draw(rng, next_content)).collect()
+                    (0..count)
+                        .map(|_| Act::draw(rng, kind, next_content))
+                        .collect()
                 })
                 .collect(),
             retain: (rng.random_range(0..4) == 0).then(|| rng.random_range(1..4)),
@@ -304,13 +312,18 @@ impl Life {
 }
 
 impl Act {
-    fn draw(rng: &mut ChaCha8Rng, next_content: &mut u64) -> Self {
+    fn draw(rng: &mut ChaCha8Rng, kind: u32, next_content: &mut u64) -> Self {
         let mut content = |rng: &mut ChaCha8Rng| {
             *next_content += 1;
             Content::draw(*next_content, rng)
         };
         let step = rng.random_range(0..STEPS);
         let replace = rng.random_range(0..3) == 0;
+        if (14..18).contains(&kind) && rng.random_range(0..20) == 0 {
+            return Self::RefuseVisits {
+                count: rng.random_range(1..4),
+            };
+        }
         match rng.random_range(0..42) {
             0..10 => Self::Save {
                 step,

@@ -310,11 +310,22 @@ impl Bytes {
         });
     }
 
-    fn check_read(&self, start: usize, bytes: &[u8]) {
+    /// What may be there when a flush has failed, or after a crash.
+    fn may_be(&self, place: usize, byte: u8) -> bool {
+        let since = self.since.iter().filter_map(|written| {
+            let within = place.checked_sub(written.start)?;
+            written.bytes.get(within)
+        });
+        let mut states = since.chain([&self.durable[place]]);
+        states.any(|state| state.is_none_or(|known| known == byte))
+    }
+
+    fn check_read(&self, start: usize, bytes: &[u8], is_poisoned: bool) {
         for (place, byte) in bytes.iter().enumerate() {
             let known = self.current[start + place];
             assert!(
-                known.is_none_or(|known| known == *byte),
+                known.is_none_or(|known| known == *byte)
+                    || (is_poisoned && self.may_be(start + place, *byte)),
                 "WRONG BYTES: byte {} of the volume reads as {byte:#04x}, and was written as {known:#04x?}",
                 self.offset + start + place,
             );
@@ -324,13 +335,8 @@ impl Bytes {
     /// What is there after a crash, or when it was opened again.
     fn observe(&mut self, bytes: &[u8]) {
         for (place, byte) in bytes.iter().enumerate() {
-            let since = self.since.iter().filter_map(|written| {
-                let within = place.checked_sub(written.start)?;
-                written.bytes.get(within)
-            });
-            let mut states = since.chain([&self.durable[place]]);
             assert!(
-                states.any(|state| state.is_none_or(|known| known == *byte)),
+                self.may_be(place, *byte),
                 "LOST: byte {} of the volume is {byte:#04x}, and was flushed as {:#04x?}",
                 self.offset + place,
                 self.durable[place],
@@ -396,6 +402,10 @@ pub(crate) fn run(scenario: &Scenario) -> std::result::Result<Outcome, Box<Failu
 impl Ground {
     fn platform(&self) -> SimPlatform {
         self.platform.lock().0.clone()
+    }
+
+    fn count(&self, what: String) {
+        *self.totals.lock().ends.entry(what).or_default() += 1;
     }
 
     fn note(&self, line: impl fmt::Display) {
@@ -592,7 +602,7 @@ impl Ground {
                     let mut memory = AlignedBuf::zeroed(bytes.current.len()).unwrap();
                     // The model is nobody else's now, so its lock may be held meanwhile.
                     match volume.read_at(&mut memory, bytes.offset as u64) {
-                        Ok(()) => bytes.check_read(0, &memory),
+                        Ok(()) => bytes.check_read(0, &memory, false),
                         Err(error) => assert!(self.is_troubled(volume), "at rest: {error:?}"),
                     }
                 }
@@ -615,6 +625,13 @@ impl Client {
             let was_poisoned = self.volume.poisoned().is_some();
             let result = self.take(act, place as u64);
             self.note(act, &format!("{:?}", result.as_ref().err()));
+            let kind = result.as_ref().err().map(Error::kind);
+            let name = format!("{act:?}");
+            let name = name.split_whitespace().next().unwrap_or_default();
+            self.ground.count(format!(
+                "{name} {}",
+                kind.map_or("ok".to_owned(), |kind| format!("{kind:?}"))
+            ));
             match result {
                 Ok(()) => {
                     let changes = match act {
@@ -642,6 +659,11 @@ impl Client {
 
     fn bytes(&self) -> MutexGuard<'_, Bytes> {
         self.ground.bytes(self.number)
+    }
+
+    fn check_read(&self, start: usize, bytes: &[u8]) {
+        let is_poisoned = self.volume.poisoned().is_some();
+        self.bytes().check_read(start, bytes, is_poisoned);
     }
 
     /// Where a range of this client's bytes lies on the volume.
@@ -712,7 +734,7 @@ impl Client {
                     let mut parts: Vec<_> = memory.chunks_mut(size).map(IoSliceMut::new).collect();
                     volume.read_vectored_at(&mut parts, offset)?;
                 }
-                self.bytes().check_read(range.start, &memory);
+                self.check_read(range.start, &memory);
             }
             Act::Burst { range, fua } => self.burst(&self.blocks(range), *fua, salt)?,
             Act::Futures { range, dropped } => {
@@ -783,7 +805,7 @@ impl Client {
         for (_, part) in begun {
             let mut memory = AlignedBuf::zeroed(part.len())?;
             lane.read_at(&mut memory, self.at(part.start))?;
-            self.bytes().check_read(part.start, &memory);
+            self.check_read(part.start, &memory);
         }
         Ok(())
     }
