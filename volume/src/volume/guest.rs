@@ -178,6 +178,26 @@ mod tests {
         Volume::open(members, &options)
     }
 
+    /// A guest that read one member before an update and another after it was told that the volume
+    /// is stale.
+    #[test]
+    fn a_guest_comes_in_while_the_owner_updates_the_superblocks() {
+        let directory = tempfile::tempdir().unwrap();
+        let members = members(&directory);
+        let owner = Volume::create(&members, &CreateOptions::default()).unwrap();
+        owner.commit_root(b"one").unwrap();
+        std::thread::scope(|scope| {
+            let renames = scope.spawn(|| {
+                for number in 0..100 {
+                    owner.rename(&format!("name {number}")).unwrap();
+                }
+            });
+            while !renames.is_finished() {
+                as_guest(&members, owner.invite().unwrap()).unwrap();
+            }
+        });
+    }
+
     #[test]
     fn a_guest_writes_data_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use swath_engine::{HandleOptions, Kernel, Platform};
+use swath_engine::{Device, HandleOptions, Kernel, Platform};
 
 use crate::discover::members_in;
 use crate::error::{Error, ErrorKind, Result};
@@ -68,17 +68,21 @@ impl Volume {
         if devices.is_empty() {
             return Err(Error::new(ErrorKind::InvalidInput, "no members were named"));
         }
-        let mut lane = metadata::lane(&*platform, &devices)?;
-        let candidates: Vec<_> = (0..)
-            .zip(&devices)
-            .map(|(slot, device)| Candidate {
-                path: device.path().to_path_buf(),
-                device_bytes: device.geometry().capacity_bytes,
-                copies: metadata::read_copies(&mut lane, slot),
-            })
-            .collect();
-        drop(lane);
-        let assembly = assemble(&candidates)?;
+        let mut looks_left = if options.guest.is_some() {
+            GUEST_LOOKS
+        } else {
+            1
+        };
+        let (candidates, assembly) = loop {
+            let candidates = read_candidates(&*platform, &devices)?;
+            looks_left -= 1;
+            match assemble(&candidates) {
+                Ok(assembly) => break (candidates, assembly),
+                // The owner updated the superblocks while they were read, one member after another.
+                Err(error) if error.kind() == ErrorKind::Stale && looks_left > 0 => {}
+                Err(error) => return Err(error),
+            }
+        };
         if assembly.unknown_ro_compat != 0 && !options.read_only {
             return Err(Error::new(
                 ErrorKind::Unsupported,
@@ -146,4 +150,21 @@ impl Volume {
             handle,
         )
     }
+}
+
+/// How often a guest looks at superblocks that seem to be of different times: its owner may be
+/// updating them, and is not likely to do it again and again.
+const GUEST_LOOKS: u32 = 16;
+
+/// Reads what every device says of itself.
+fn read_candidates(platform: &dyn Platform, devices: &[Arc<dyn Device>]) -> Result<Vec<Candidate>> {
+    let mut lane = metadata::lane(platform, devices)?;
+    Ok((0..)
+        .zip(devices)
+        .map(|(slot, device)| Candidate {
+            path: device.path().to_path_buf(),
+            device_bytes: device.geometry().capacity_bytes,
+            copies: metadata::read_copies(&mut lane, slot),
+        })
+        .collect())
 }
