@@ -11,7 +11,7 @@ use crate::index::BLOCK_BYTES;
 /// reader one of as much at most; the readers of one load share it. Besides that there is the index
 /// of what it works on (about 100 bytes for a tensor and 4 for each MiB of data), and while many
 /// tensors are read, as much again. The store keeps the pools of up to 8 writers that are done for
-/// the next, and gives them up when somebody reads.
+/// the next; a reader takes one of them, and the others are given up.
 #[derive(Debug, Clone)]
 pub struct StoreOptions {
     /// What each lane's queue is. Its depth is set by the store.

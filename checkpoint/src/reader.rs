@@ -63,9 +63,12 @@ impl Reader {
         // Beside those that can be under way only the cache has one.
         let share = how.piece_count() / readers.max(1);
         let buffers = share.min(how.window() + 1).max(BUFFERS_MIN);
-        // What writers left shall not come on top of it.
-        store.spare_pools().give_up();
-        let pool = BufPool::new(PIECE_BYTES, buffers)?;
+        // What others left is used, or given up: it shall not come on top of this reader's.
+        let spare = store.spare_pools().take_only();
+        let pool = match spare {
+            Some(pool) if readers <= 1 => pool,
+            _ => BufPool::new(PIECE_BYTES, buffers)?,
+        };
         let volume = store.volume();
         let geometry = Geometry {
             chunk_bytes: volume.chunk_bytes(),
@@ -283,6 +286,16 @@ impl Reader {
         self.pool
             .take()
             .expect("a reader's pool has one buffer more than its cache")
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.cache = None;
+        let store = &self.checkpoint.store;
+        if self.pool.count() == store.options().piece_count() {
+            store.spare_pools().keep(&self.pool);
+        }
     }
 }
 

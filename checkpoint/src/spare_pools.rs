@@ -1,4 +1,4 @@
-//! [`SparePools`]: buffers of writers that are done, for the next.
+//! [`SparePools`]: buffers of writers and readers that are done, for the next.
 //!
 //! To get memory from the system means to have it cleared, page by page: for the buffers of one
 //! writer that takes longer than many a tensor does to be written.
@@ -26,12 +26,13 @@ impl SparePools {
         }
     }
 
-    /// Gives up what is kept: somebody needs memory for something else.
-    pub(crate) fn give_up(&self) {
-        self.0.lock().clear();
+    /// An old pool, if there is one. The others are given up: whoever asks for one alone shall not
+    /// have their memory beside his.
+    pub(crate) fn take_only(&self) -> Option<BufPool> {
+        std::mem::take(&mut *self.0.lock()).pop()
     }
 
-    /// Keeps a pool, unless something of it is still in use, or enough are kept.
+    /// Keeps a pool of the options' size, unless something of it is still in use, or enough are kept.
     pub(crate) fn keep(&self, pool: &BufPool) {
         let mut pools = self.0.lock();
         if pool.available() == pool.count() && pools.len() < POOLS_MAX {
