@@ -177,11 +177,18 @@ impl Lane {
     /// overlap is the caller's to see to.
     ///
     /// More requests than the queue's [`depth`](Self::depth) wait inside the lane.
-    #[inline]
+    #[inline(always)]
     pub fn submit(&mut self, request: Request, segments: &[Segment]) {
         if let Some(pointer) = self.check_whole(request.kind, &request.buffers, segments) {
             self.start_whole(request, &segments[0], pointer, false);
-        } else if let Err(completion) = self.start_in_full(request, segments, false) {
+        } else {
+            self.submit_in_full(request, segments);
+        }
+    }
+
+    #[inline(never)]
+    fn submit_in_full(&mut self, request: Request, segments: &[Segment]) {
+        if let Err(completion) = self.start_in_full(request, segments, false) {
             self.ready.push_back(*completion);
         }
     }
@@ -206,7 +213,7 @@ impl Lane {
     }
 
     /// Starts a request that [`check_whole`](Self::check_whole) let pass.
-    #[inline]
+    #[inline(always)]
     fn start_whole(
         &mut self,
         request: Request,
@@ -260,7 +267,7 @@ impl Lane {
     }
 
     /// Puts a request into a slot.
-    #[inline]
+    #[inline(always)]
     fn begin(&mut self, request: Request, is_called: bool) -> (u32, &mut Slot) {
         if self.now_is_old {
             self.now_ns = self.queue.now_ns();

@@ -55,7 +55,7 @@ impl Limits {
 impl Lane {
     /// The first byte of a request that is one run of memory on one device, as most are, and makes
     /// sense; none for every other one, which [`check_in_full`](Self::check_in_full) looks at.
-    #[inline]
+    #[inline(always)]
     pub(super) fn check_whole(
         &self,
         kind: OpKind,

@@ -48,7 +48,7 @@ impl RequestState {
     }
 
     /// Makes it a request of one piece. A request that ended left no buffers and no error behind.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin(&mut self, request: Request, started_ns: u64, is_called: bool) {
         debug_assert!(self.error.is_none(), "the last request's error was taken");
         self.buffers = request.buffers;

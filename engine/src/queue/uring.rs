@@ -267,7 +267,7 @@ struct Op {
 
 impl Op {
     /// The entry of a read, a write or a flush.
-    #[inline]
+    #[inline(always)]
     fn of(op: &RawOp) -> Self {
         if op.kind == OpKind::Flush {
             return Self {
@@ -331,7 +331,7 @@ impl Op {
 }
 
 /// Writes an entry: every field that any entry uses.
-#[inline]
+#[inline(always)]
 fn fill(entry: &mut Entry, target: Target, op: &Op, token: u64) {
     entry.opcode = op.code;
     entry.flags = target.flags;

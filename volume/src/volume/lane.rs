@@ -39,19 +39,26 @@ impl VolumeLane {
 
     /// Queues a request at `offset`. `length` is that of the buffers, if there are any. For a
     /// flush both are ignored.
-    #[inline]
+    #[inline(always)]
     pub fn submit(&mut self, request: Request, offset: u64, length: u64) {
+        if request.kind.has_memory()
+            && let Some(segment) =
+                self.shared
+                    .map_single(request.kind, offset, request.buffers.total_len())
+        {
+            self.lane.submit(request, &[segment]);
+        } else {
+            self.submit_in_full(request, offset, length);
+        }
+    }
+
+    #[inline(never)]
+    fn submit_in_full(&mut self, request: Request, offset: u64, length: u64) {
         let length = if request.kind.has_memory() {
             request.buffers.total_len()
         } else {
             length
         };
-        if request.kind.has_memory()
-            && let Some(segment) = self.shared.map_single(request.kind, offset, length)
-        {
-            self.lane.submit(request, &[segment]);
-            return;
-        }
         match self
             .shared
             .map(request.kind, offset, length, &mut self.segments)
@@ -62,11 +69,13 @@ impl VolumeLane {
     }
 
     /// Queues a read into `buffers`.
+    #[inline(always)]
     pub fn read(&mut self, offset: u64, buffers: impl Into<Buffers>, token: u64) {
         self.submit(Request::read(buffers, token), offset, 0);
     }
 
     /// Queues a write from `buffers`.
+    #[inline(always)]
     pub fn write(&mut self, offset: u64, buffers: impl Into<Buffers>, token: u64) {
         self.submit(Request::write(buffers, token), offset, 0);
     }
