@@ -107,7 +107,8 @@ fn commit(store: &Store, session: &Session, state: &State, step: u64, number: u6
     tell(&format!("do {state}"));
     session.commit().unwrap();
     tell("done");
-    if state.0.len() > KEPT {
+    // More than one, where the owner before was killed before it could.
+    while state.0.len() > KEPT {
         let (oldest, _) = state.0[0];
         state = state.without(oldest);
         tell("phase removing");

@@ -32,7 +32,7 @@ enum Aim {
     },
 }
 
-const PHASES: [&str; 8] = [
+const PHASES: [&str; 9] = [
     "opening",
     "writing",
     "committing",
@@ -41,6 +41,7 @@ const PHASES: [&str; 8] = [
     "writing in the background",
     "writing two in the background",
     "retaining",
+    "removing",
 ];
 
 impl Aim {
