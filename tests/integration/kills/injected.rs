@@ -6,8 +6,8 @@
 //! | injected | what must become of it |
 //! |---|---|
 //! | SIGKILL instead of the call | what was acknowledged is there, or what was in flight |
-//! | EINTR, EAGAIN from a transfer or a flush | nothing is noticed |
-//! | EIO, ENOSPC, no bytes from a write or a flush | refused or failed, poisoned, never acknowledged |
+//! | EINTR, EAGAIN from a transfer | nothing is noticed |
+//! | EIO, ENOSPC, no bytes from a write; any error of a flush | refused or failed, poisoned, never acknowledged |
 //! | EIO from a read | no wrong bytes; nothing on the members has changed |
 //! | a transfer that lies about what it did | no wrong bytes as good: damage is found |
 //! | an error of any other call | refused, failed or done, and as it says |
@@ -25,6 +25,7 @@ use swath_engine::Backend;
 use swath_tests::checkpoints;
 use swath_tests::fixtures::{self, Place};
 use swath_tests::seed::Seed;
+use swath_tests::skipped;
 use swath_volume::{OpenOptions, Volume};
 
 use super::afterwards::{self, Tally};
@@ -167,7 +168,7 @@ fn has_strace() -> bool {
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
         Err(error) => error.to_string(),
     };
-    println!("skipped: no strace here: {reason}");
+    skipped(format_args!("no strace here: {reason}"));
     false
 }
 
