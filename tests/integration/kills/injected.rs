@@ -86,7 +86,8 @@ impl Injection {
         match self.what {
             What::Kill => Class::Kill,
             _ if OTHERS.contains(&self.call) => Class::Other,
-            What::Error("EINTR" | "EAGAIN") => Class::Transient,
+            // A flush is never asked again.
+            What::Error("EINTR" | "EAGAIN") if self.call != FLUSH => Class::Transient,
             _ if READS.contains(&self.call) => Class::Reads,
             What::Error(_) if self.call == FLUSH => Class::FlushFails,
             What::Error(_) | What::Moves(0) => Class::WriteFails,
