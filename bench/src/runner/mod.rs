@@ -53,13 +53,13 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// Four seconds after half a second of ramp, in batches of 32, pinned.
+    /// Four seconds after half a second of ramp, in batches of 64, pinned.
     pub fn new(interrupt: Interrupt) -> Self {
         Self {
             queue: QueueOptions::default(),
             ramp: Duration::from_millis(500),
             runtime: Duration::from_secs(4),
-            batch: 32,
+            batch: 64,
             reap: None,
             seed: 42,
             pin: true,

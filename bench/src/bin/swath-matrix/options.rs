@@ -121,7 +121,7 @@ pub(crate) struct Options {
     pub(crate) sqpoll: bool,
 
     /// Most requests to submit at once
-    #[arg(long, value_name = "N", default_value_t = 32,
+    #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "Queue")]
     pub(crate) batch: u32,
 
