@@ -33,7 +33,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use swath_tests::sim::Struck;
+use swath_tests::sim::{FaultClass, Struck};
 
 use self::run::{Failure, Outcome};
 
@@ -48,6 +48,10 @@ static IS_QUIET: AtomicBool = AtomicBool::new(false);
 
 /// What is simulated.
 trait Simulated: Clone + Display + Send {
+    /// What some of its acts come to.
+    const ENDS: &[&str];
+    /// What goes wrong.
+    const FAULTS: &[FaultClass];
     fn draw(seed: u64) -> Self;
     fn seed(&self) -> u64;
     fn acts(&self) -> usize;
@@ -56,8 +60,10 @@ trait Simulated: Clone + Display + Send {
 }
 
 macro_rules! simulated {
-    ($scenario:ty, $run:path) => {
+    ($scenario:ty, $run:path, $ends:expr, $faults:expr) => {
         impl Simulated for $scenario {
+            const ENDS: &[&str] = &$ends;
+            const FAULTS: &[FaultClass] = &$faults;
             fn draw(seed: u64) -> Self {
                 Self::draw(seed)
             }
@@ -77,8 +83,51 @@ macro_rules! simulated {
     };
 }
 
-simulated!(scenario::Scenario, run::run);
-simulated!(volume::Scenario, volume::run);
+simulated!(
+    scenario::Scenario,
+    run::run,
+    [
+        "saved ok",
+        "saved NoSpace",
+        "saved AlreadyExists",
+        "saved Cancelled",
+        "saved Poisoned",
+        "saved Volume",
+        "read ok",
+        "removed ok",
+        "removed NotFound",
+        "verified ok",
+        "renamed ok",
+    ],
+    [
+        FaultClass::Transparent,
+        FaultClass::Late,
+        FaultClass::Failing,
+        FaultClass::Silent
+    ]
+);
+simulated!(
+    volume::Scenario,
+    volume::run,
+    [
+        "Write ok",
+        "Write Poisoned",
+        "LaneWrite ok",
+        "Burst ok",
+        "Futures ok",
+        "Zeroes ok",
+        "Discard ok",
+        "Read ok",
+        "Flush ok",
+        "Flush Poisoned",
+        "CommitRoot ok",
+    ],
+    [
+        FaultClass::Transparent,
+        FaultClass::Late,
+        FaultClass::Failing
+    ]
+);
 
 fn number(variable: &str) -> Option<u64> {
     let value = env::var(variable).ok()?;
@@ -156,6 +205,21 @@ impl Totals {
     }
 }
 
+impl Totals {
+    /// All that should happen in so many runs did.
+    fn check<S: Simulated>(&self) {
+        for end in S::ENDS {
+            let has_been = self.ends.contains_key(*end);
+            assert!(has_been, "it never came to: {end}");
+        }
+        for class in S::FAULTS {
+            assert!(self.struck.count(*class) > 0, "no fault was {class:?}");
+        }
+        assert!(self.crashes > self.seeds && self.opens > self.crashes);
+        assert!(self.switches > 10 * self.seeds);
+    }
+}
+
 /// Runs as many seeds as were asked for, on every core.
 fn simulate<S: Simulated>(what: &str) {
     static HOOK: Once = Once::new();
@@ -197,6 +261,9 @@ fn simulate<S: Simulated>(what: &str) {
         work();
     });
     totals.lock().print(what, begun.elapsed());
+    if count >= SEEDS && failed.lock().is_none() {
+        totals.lock().check::<S>();
+    }
     if let Some((scenario, failure)) = failed.into_inner() {
         let seed = scenario.seed();
         println!("SWATH_SEED={seed} fails: {}\n{scenario}", failure.message);

@@ -47,12 +47,14 @@ pub enum FaultClass {
 }
 
 impl Outcome {
-    /// What it means to those above the queue.
-    pub const fn class(&self) -> FaultClass {
+    /// What it means to those above the queue when it strikes an operation of this kind.
+    pub fn class(&self, kind: OpKind) -> FaultClass {
         match self {
-            Self::Errno(libc::EAGAIN | libc::EINTR | libc::ECANCELED) | Self::Short(_) => {
+            // None of a flush's errors is hidden.
+            Self::Errno(libc::EAGAIN | libc::EINTR | libc::ECANCELED) if kind != OpKind::Flush => {
                 FaultClass::Transparent
             }
+            Self::Short(_) => FaultClass::Transparent,
             Self::Late(_) => FaultClass::Late,
             Self::Errno(_) | Self::Gone => FaultClass::Failing,
             Self::Ignored | Self::Torn | Self::Misdirected(_) | Self::Rot(_) => FaultClass::Silent,
@@ -77,7 +79,7 @@ pub struct Struck(BTreeMap<(FaultClass, String), u64>);
 
 impl Struck {
     pub(super) fn add(&mut self, kind: OpKind, outcome: &Outcome) {
-        let key = (outcome.class(), format!("{kind} {}", outcome.kind()));
+        let key = (outcome.class(kind), format!("{kind} {}", outcome.kind()));
         *self.0.entry(key).or_default() += 1;
     }
 

@@ -107,6 +107,7 @@ fn failing(rng: &mut ChaCha8Rng, _: &Geometry) -> (OpKind, Outcome) {
         0 => (any_kind(rng), Outcome::Gone),
         1 => (OpKind::Write, Outcome::Errno(libc::ENOSPC)),
         2 => (any_kind(rng), Outcome::Errno(libc::ENODEV)),
+        3 => (OpKind::Flush, Outcome::Errno(libc::EINTR)),
         _ => (any_kind(rng), Outcome::Errno(libc::EIO)),
     }
 }
