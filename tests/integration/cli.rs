@@ -162,6 +162,7 @@ fn wrong_command_lines_end_with_code_2_and_do_nothing() {
         (&["--size", "8m", "--chunk", "0"], "more than zero"),
         (&["--prealloc"], "--size"),
         (&["--count", "2"], "--size"),
+        (&["--size", "8m", "--count", "129"], "128"),
         (&["--no-such-option"], "--no-such-option"),
     ] {
         refused(&run("create", options, &member), 2, &[part]);
