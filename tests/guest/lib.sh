@@ -12,9 +12,9 @@ needs() {
   for x; do command -v "$x" >/dev/null || { echo "skipped: no $x"; exit 77; }; done
 }
 
-# A program within LIMIT seconds (60), or a function.
+# A program within LIMIT seconds (200: much for an idle machine), or a function.
 limited() {
-  if declare -F "$1" >/dev/null; then "$@"; else timeout "${LIMIT:-60}" "$@"; fi
+  if declare -F "$1" >/dev/null; then "$@"; else timeout "${LIMIT:-200}" "$@"; fi
 }
 
 # verdict NAME STATUS WANTED OUTPUT: one check.

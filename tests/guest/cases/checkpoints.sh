@@ -7,7 +7,6 @@ volume=$(IFS=,; echo "${drives[*]}")
 check "create" swath create --name pool --chunk 64k "${drives[@]}"
 mkdir /tmp/in
 for name in a b; do head -c 9000001 /dev/urandom >/tmp/in/$name; done
-LIMIT=120
 check "save" swath save "$volume" --step 1 /tmp/in/a /tmp/in/b
 loads() { rm -rf /tmp/out; swath load "$volume" --step "$1" --out /tmp/out && cmp /tmp/in/a /tmp/out/a && cmp /tmp/in/b /tmp/out/b; }
 loads 1 >/tmp/o 2>&1; verdict "load" $? 0 "$(cat /tmp/o)"

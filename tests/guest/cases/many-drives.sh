@@ -3,7 +3,6 @@
 #: DRIVES=24
 . ./lib.sh
 a=(/dev/rig{0..11}) b=(/dev/rig{12..23})
-LIMIT=120
 check "create a" swath create --name a --chunk 64k "${a[@]}"
 check "create b" swath create --name b --chunk 1m "${b[@]}"
 guest-probe operations uring+iopoll "${a[@]}" >/tmp/a 2>&1 & pa=$!

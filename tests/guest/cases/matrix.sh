@@ -12,7 +12,6 @@ sums() {
   done | md5sum
 }
 tiny=(-q --runtime 200ms --ramp-time 50ms --bs 4k,64k,1m --iodepth 8 --no-pin)
-LIMIT=200
 before=$(sums)
 refused "blank drives without --destructive" "destructive" swath-matrix "${tiny[@]}" "${drives[@]}"
 [ "$before" = "$(sums)" ]; verdict "nothing was written" $? 0 ""

@@ -36,6 +36,7 @@ refused "IOPOLL on one of two" "nullb0.*poll queues" guest-probe queue uring+iop
 check "IOPOLL on null_blk with poll queues" guest-probe operations uring+iopoll /dev/nullb1
 check "IOPOLL on NVMe with poll queues" guest-probe operations uring+iopoll /dev/rig0
 check "a volume over drives of two kinds" guest-probe operations uring /dev/rig0 /dev/loop0
+check "wipe it" swath wipe /dev/rig0 /dev/loop0
 matrix=(swath-matrix -q --destructive --runtime 100ms --ramp-time 0ms --bs 4k --rw randread)
 check "a benchmark goes on without IOPOLL" "${matrix[@]}" --iopoll /dev/loop0
 refused "unless it was told the backend" "poll queues" "${matrix[@]}" --iopoll --backend uring /dev/loop0

@@ -3,7 +3,6 @@
 #: APPEND=nvme.io_queue_depth=3
 . ./lib.sh
 [ "$(</sys/module/nvme/parameters/io_queue_depth)" = 3 ]; verdict "queues of two" $? 0 ""
-LIMIT=100
 for how in uring uring+iopoll uring+iopoll+depth128 uring+iopoll+pool aio sync; do
   check "every operation, $how" guest-probe operations $how "${drives[@]}"
 done
