@@ -16,6 +16,7 @@ mod readers;
 mod refusals;
 mod rounds;
 mod space;
+mod unreadable;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

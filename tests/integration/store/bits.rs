@@ -25,12 +25,12 @@ use swath_volume::{CopyState, ErrorKind as VolumeErrorKind, OpenOptions, Volume,
 use super::damage::{flip, place_of};
 use super::{KIB, MIB};
 
-const CHUNK_BYTES: u64 = 64 << 10;
+pub(super) const CHUNK_BYTES: u64 = 64 << 10;
 const BLOCK_BITS: usize = SUPERBLOCK_BYTES * 8;
 /// What a root record and a superblock copy take.
 const BLOCK: u64 = SUPERBLOCK_BYTES as u64;
 
-fn read_only() -> OpenOptions {
+pub(super) fn read_only() -> OpenOptions {
     OpenOptions {
         read_only: true,
         ..OpenOptions::default()
@@ -47,7 +47,7 @@ fn bits(total: usize, default: u32, rng: &mut ChaCha8Rng) -> Vec<usize> {
 }
 
 /// A store of two checkpoints on three members.
-fn store(seed: &Seed) -> SimStore {
+pub(super) fn store(seed: &Seed) -> SimStore {
     let sim = SimStore::new(seed.value(), 3, 4 << 20, CHUNK_BYTES);
     for step in 1..3 {
         checkpoints::save(sim.store(), step, &tensors(step)).unwrap();
@@ -55,7 +55,7 @@ fn store(seed: &Seed) -> SimStore {
     sim
 }
 
-fn tensors(step: u64) -> Vec<Tensor> {
+pub(super) fn tensors(step: u64) -> Vec<Tensor> {
     vec![
         Tensor::new("large", MIB + 300 * KIB, step),
         Tensor::new("middle", 70 * KIB, 10 + step),
@@ -154,7 +154,7 @@ fn a_flipped_bit_of_the_last_superblock_copy_is_refused() {
 }
 
 /// Where the copies of the newest root record lie: in both rings of every member.
-fn newest(sim: &SimStore, sequence: u64) -> Vec<(&Path, u64)> {
+pub(super) fn newest(sim: &SimStore, sequence: u64) -> Vec<(&Path, u64)> {
     let slot = sequence % 64 * BLOCK;
     let map = map(sim);
     let rings = [map.head_ring().start, map.tail_ring().start];
@@ -263,7 +263,7 @@ fn when_every_copy_of_the_newest_root_record_is_flipped_nothing_is_written() {
 }
 
 /// Where the catalog lies, and the index of a checkpoint.
-fn blobs(store: &Store, step: u64) -> (BlobPlace, BlobPlace) {
+pub(super) fn blobs(store: &Store, step: u64) -> (BlobPlace, BlobPlace) {
     let root = store.volume().root().unwrap();
     let catalog = StoreHeader::decode(&root.payload).unwrap().catalog;
     let mut bytes = vec![0; catalog.length as usize];
