@@ -70,17 +70,26 @@ impl MembersOptions {
 ///
 /// Files cannot be made there; or [`ErrorKind::NoSpace`], with what is needed and what there is.
 pub fn check_room(parent: &Path, needed_bytes: u64, what: &str, option: &str) -> Result<u64> {
-    // The nearest place that is there already: the rest will be made.
-    let mut place = std::path::absolute(parent).unwrap_or_else(|_| parent.to_path_buf());
-    while fs::symlink_metadata(&place).is_err() && place.pop() {}
-    let attempt = || {
+    let wanted = std::path::absolute(parent).unwrap_or_else(|_| parent.to_path_buf());
+    let look = || {
+        // The nearest place that is there already: the rest will be made.
+        let mut place = wanted.clone();
+        while fs::symlink_metadata(&place).is_err() && place.pop() {}
         if !fs::metadata(&place)?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         access(&place, Access::WRITE_OK | Access::EXEC_OK)?;
         Ok(statvfs(&place)?)
     };
-    let told = attempt().map_err(|cause| no_place_by(parent, option, cause))?;
+    let mut told: io::Result<_> = look();
+    // A run that ends takes the empty parent with it, at any moment.
+    for _ in 0..100 {
+        match &told {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => told = look(),
+            _ => break,
+        }
+    }
+    let told = told.map_err(|cause| no_place_by(parent, option, cause))?;
     if told.f_blocks == 0 {
         let cause = io::Error::other("its file system does not hold files of ours");
         return Err(no_place_by(parent, option, cause));
