@@ -1,6 +1,6 @@
 //! The inputs that fuzzing begins with, made here and kept in `fuzz/seeds/TARGET/NAME`.
 //!
-//! - [`write`] makes them anew; `cargo run -p swath-tests --bin seeds` calls it. A test holds the files
+//! - [`write()`] makes them anew; `cargo run -p swath-tests --bin seeds` calls it. A test holds the files
 //!   to what is made here, so that they follow when a format changes.
 //! - A file whose name begins with `found-` is no seed of this generator: a fuzzer made it, and it
 //!   reached something new or showed a bug. It stays.
