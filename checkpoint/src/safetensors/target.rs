@@ -44,7 +44,8 @@ impl Target {
     ///
     /// # Errors
     ///
-    /// A name that is not a plain one, or there already, as a symbolic link or anything else.
+    /// A name that is not a plain one, or there already, as a symbolic link or anything else; a
+    /// symbolic link in place of the directory.
     pub(super) fn open(path: &Path, names: Vec<String>) -> Result<Self> {
         for name in &names {
             if let Some(problem) = file_name_problem(name) {
@@ -54,14 +55,17 @@ impl Target {
                 )));
             }
         }
+        // Without a slash at its end, which would lead through a link.
+        let path: &Path = &path.components().collect::<PathBuf>();
         let made = match fs::create_dir(path) {
             Ok(()) => true,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(error) => return Err(io_error(error, "cannot be made", path)),
         };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = match openat(CWD, path, flags, Mode::empty()) {
             Ok(directory) => directory,
+            Err(Errno::NOTDIR | Errno::LOOP) if path.is_symlink() => return Err(exists(path)),
             Err(errno) => {
                 if made {
                     let _ = fs::remove_dir(path);

@@ -226,6 +226,26 @@ fn unknown_checkpoints_are_refused_by_every_command() {
 }
 
 #[test]
+fn load_follows_no_link_in_place_of_the_directory() {
+    let shop = Shop::with_store();
+    done(shop.save(1, &[shop.file("in/a.bin", b"a")]));
+    let elsewhere = shop.rig.path("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let link = shop.rig.path("link");
+    for target in [elsewhere.clone(), shop.rig.path("nowhere")] {
+        symlink(&target, &link).unwrap();
+        // With a slash at its end a path leads through the link.
+        for out in [text(&link).to_owned(), format!("{}/", text(&link))] {
+            let output = shop.run("load", &["--out", &out]);
+            refused(&output, 1, &["link", "symbolic link", "not followed"]);
+        }
+        fs::remove_file(&link).unwrap();
+    }
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    assert!(!shop.rig.path("nowhere").exists());
+}
+
+#[test]
 fn load_writes_over_nothing_and_follows_no_link() {
     let shop = Shop::with_store();
     let files = [shop.file("in/a.bin", b"a"), shop.file("in/b.bin", b"b")];
