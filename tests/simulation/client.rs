@@ -181,9 +181,7 @@ impl Client {
             Act::Rename { number } => {
                 let name = format!("name {number}");
                 self.ground.volume_names().insert(name.clone());
-                self.ground.renames().begin();
                 let renamed = self.store.volume().rename(&name).map_err(Error::from);
-                self.ground.renames().end();
                 self.told("renamed", &renamed, &[]);
             }
             Act::OpenTwice { read_only } => {
@@ -519,17 +517,9 @@ impl Holder {
     /// None: it has ended without a receipt.
     fn run(self) -> Result<Option<Receipt>> {
         let platform = Arc::new(self.ground.platform());
-        let renames = self.ground.renames().clone();
-        let opened = self
+        let holder = self
             .lease
-            .open_on(platform, self.ground.paths(), &self.options);
-        let holder = match opened {
-            Ok(holder) => holder,
-            // Whoever reads superblocks while they are updated is told so: it ends, and may be sent
-            // again.
-            Err(_) if self.ground.renames().has_been_since(&renames) => return Ok(None),
-            Err(error) => return Err(error),
-        };
+            .open_on(platform, self.ground.paths(), &self.options)?;
         let mut writer = holder.writer()?;
         let written = put(&mut writer, &self.content, &self.places);
         let written = written.and_then(|()| writer.finish());

@@ -67,33 +67,9 @@ pub(crate) struct Ground {
     is_damaged: Mutex<bool>,
     /// Whether the kernel refused a queue since the last crash.
     has_refused: AtomicBool,
-    renames: Mutex<Renames>,
     /// Whether a write of another process failed: its owner does not hear of it, and goes on.
     has_failed_guest: AtomicBool,
     totals: Mutex<Totals>,
-}
-
-/// Updates of the superblocks: those under way, and all that have begun.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Renames {
-    under_way: u64,
-    begun: u64,
-}
-
-impl Renames {
-    pub(crate) fn begin(&mut self) {
-        self.under_way += 1;
-        self.begun += 1;
-    }
-
-    pub(crate) fn end(&mut self) {
-        self.under_way -= 1;
-    }
-
-    /// Whether there was one at any moment since.
-    pub(crate) fn has_been_since(&self, before: &Self) -> bool {
-        before.under_way > 0 || self.begun > before.begun
-    }
 }
 
 /// What platforms before the last crash came to.
@@ -161,10 +137,6 @@ impl Ground {
     pub(crate) fn refuse_visits(&self, count: u32) {
         self.has_refused.store(count > 0, Ordering::Relaxed);
         self.platform().refuse_visits(count);
-    }
-
-    pub(crate) fn renames(&self) -> MutexGuard<'_, Renames> {
-        self.renames.lock()
     }
 
     pub(crate) fn has_failed_guest(&self) {
@@ -264,7 +236,6 @@ pub(crate) fn run(scenario: &Scenario) -> Result<Outcome, Box<Failure>> {
         unheard: Mutex::default(),
         is_damaged: Mutex::new(false),
         has_refused: AtomicBool::new(false),
-        renames: Mutex::default(),
         has_failed_guest: AtomicBool::new(false),
         totals: Mutex::default(),
     });
