@@ -1,6 +1,7 @@
 //! [`AlignedBuf`]: memory of one's own, aligned for direct I/O.
 
 use std::alloc::{self, Layout};
+use std::cell::Cell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -8,6 +9,7 @@ use std::ptr::NonNull;
 use bytes::Bytes;
 
 use crate::buf::region::{HUGE_PAGE_BYTES, Region};
+use crate::buf::span::Span;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The alignment of every buffer: no device that Linux drives asks for more.
@@ -28,9 +30,10 @@ const ALIGN_BYTES: usize = 4096;
 #[repr(transparent)]
 pub struct AlignedBuf(Box<Parts>);
 
+// The span first, for `Buffer`.
+#[repr(C)]
 struct Parts {
-    pointer: NonNull<u8>,
-    length: usize,
+    span: Span,
     /// From 2 MiB on the memory is a mapping of its own, below it is of the heap.
     capacity: usize,
 }
@@ -64,11 +67,9 @@ impl AlignedBuf {
     }
 
     fn of(pointer: NonNull<u8>, length: usize, capacity: usize) -> Self {
-        Self(Box::new(Parts {
-            pointer,
-            length,
-            capacity,
-        }))
+        let length = Cell::new(length);
+        let span = Span { pointer, length };
+        Self(Box::new(Parts { span, capacity }))
     }
 
     /// A buffer that holds a copy of `bytes`.
@@ -85,18 +86,12 @@ impl AlignedBuf {
     /// How many bytes it holds.
     #[inline]
     pub fn len(&self) -> usize {
-        self.0.length
+        self.0.span.length.get()
     }
 
     /// Whether it holds none.
     pub fn is_empty(&self) -> bool {
-        self.0.length == 0
-    }
-
-    /// The first byte, without a reference to the bytes: the kernel may be using them.
-    #[inline]
-    pub(crate) fn raw(&self) -> *mut u8 {
-        self.0.pointer.as_ptr()
+        self.len() == 0
     }
 
     /// The most bytes it can hold.
@@ -116,7 +111,7 @@ impl AlignedBuf {
             "a buffer of {} cannot be {length}",
             self.capacity()
         );
-        self.0.length = length;
+        self.0.span.length.set(length);
     }
 
     /// The same memory as shared, immutable bytes, without a copy. A buffer of these can be
@@ -131,14 +126,18 @@ impl Deref for AlignedBuf {
 
     fn deref(&self) -> &[u8] {
         // SAFETY: `pointer` is valid for `capacity` initialised bytes, and `length` is not more.
-        unsafe { std::slice::from_raw_parts(self.0.pointer.as_ptr(), self.0.length) }
+        unsafe {
+            std::slice::from_raw_parts(self.0.span.pointer.as_ptr(), self.0.span.length.get())
+        }
     }
 }
 
 impl DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `deref`; the exclusive reference makes this the only access.
-        unsafe { std::slice::from_raw_parts_mut(self.0.pointer.as_ptr(), self.0.length) }
+        unsafe {
+            std::slice::from_raw_parts_mut(self.0.span.pointer.as_ptr(), self.0.span.length.get())
+        }
     }
 }
 
@@ -152,10 +151,10 @@ impl Drop for AlignedBuf {
     fn drop(&mut self) {
         if self.0.capacity >= HUGE_PAGE_BYTES {
             // SAFETY: pointer and capacity came out of `into_parts`, and this is their only owner.
-            drop(unsafe { Region::from_parts(self.0.pointer, self.0.capacity) });
+            drop(unsafe { Region::from_parts(self.0.span.pointer, self.0.capacity) });
         } else {
             // SAFETY: the pointer came from `alloc_zeroed` with this very layout.
-            unsafe { alloc::dealloc(self.0.pointer.as_ptr(), heap_layout(self.0.capacity)) };
+            unsafe { alloc::dealloc(self.0.span.pointer.as_ptr(), heap_layout(self.0.capacity)) };
         }
     }
 }
@@ -167,7 +166,7 @@ fn heap_layout(capacity: usize) -> Layout {
 
 impl fmt::Debug for AlignedBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AlignedBuf({} bytes)", self.0.length)
+        write!(f, "AlignedBuf({} bytes)", self.0.span.length.get())
     }
 }
 

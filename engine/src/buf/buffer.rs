@@ -12,6 +12,7 @@ use std::slice;
 
 use bytes::Bytes;
 
+use crate::buf::span::Span;
 use crate::buf::{AlignedBuf, PoolBuf};
 
 /// One run of memory that an operation owns until it completes.
@@ -28,7 +29,7 @@ struct Tag(NonZero<u64>);
 
 impl Tag {
     const BITS: u32 = 3;
-    /// An [`AlignedBuf`], which is one word.
+    /// An [`AlignedBuf`], which is one word. Like the next it has a span; nothing else has.
     const ALIGNED: Self = Self::of(1);
     /// A [`PoolBuf`], which is one word.
     const POOLED: Self = Self::of(2);
@@ -47,9 +48,21 @@ impl Tag {
         Self(NonZero::new(number).expect("tags are not zero"))
     }
 
+    /// Whether the word points to what begins with a [`Span`].
+    #[inline]
+    fn has_span(self) -> bool {
+        self.0 <= Self::POOLED.0
+    }
+
     #[inline]
     fn kind(self) -> u64 {
         self.0.get() & ((1 << Self::BITS) - 1)
+    }
+
+    /// The length of borrowed memory.
+    #[inline]
+    fn length(self) -> usize {
+        (self.0.get() >> Self::BITS) as usize
     }
 
     #[inline]
@@ -63,7 +76,7 @@ enum Owner<'a> {
     Aligned(&'a AlignedBuf),
     Pooled(&'a PoolBuf),
     Shared(&'a Bytes),
-    Borrowed { length: usize, writable: bool },
+    Borrowed { length: usize },
 }
 
 // SAFETY: every owner is `Send`; borrowed memory is borrowed by a call that blocks until the
@@ -180,8 +193,7 @@ impl Buffer {
                 Tag::SHARED => Owner::Shared(self.owner_as::<Box<Bytes>>()),
                 Tag::MANY => unreachable!("many buffers are not one"),
                 tag => Owner::Borrowed {
-                    length: (tag.0.get() >> Tag::BITS) as usize,
-                    writable: tag.is(Tag::BORROWED_MUT),
+                    length: tag.length(),
                 },
             }
         }
@@ -247,12 +259,19 @@ impl Buffer {
     /// a buffer owns never moves.
     #[inline]
     pub(crate) fn parts(&self) -> (*mut u8, usize, bool) {
-        match self.owner() {
-            Owner::Aligned(buffer) => (buffer.raw(), buffer.len(), true),
-            Owner::Pooled(buffer) => (buffer.raw(), buffer.len(), true),
-            Owner::Shared(buffer) => (buffer.as_ptr().cast_mut(), buffer.len(), false),
-            Owner::Borrowed { length, writable } => (self.word.as_ptr().cast(), length, writable),
+        if self.tag.has_span() {
+            // SAFETY: the word points to what begins with a span, by its owner's `repr(C)`.
+            let span = unsafe { self.word.cast::<Span>().as_ref() };
+            return (span.pointer.as_ptr(), span.length.get(), true);
         }
+        if self.tag == Tag::SHARED {
+            // SAFETY: what this tag is for.
+            let bytes = unsafe { self.word.cast::<Bytes>().as_ref() };
+            return (bytes.as_ptr().cast_mut(), bytes.len(), false);
+        }
+        debug_assert!(self.is_borrowed(), "many buffers are not one");
+        let is_writable = self.tag.is(Tag::BORROWED_MUT);
+        (self.word.as_ptr().cast(), self.tag.length(), is_writable)
     }
 
     /// The owner, if it is of this kind.
@@ -272,25 +291,38 @@ impl Buffer {
 }
 
 impl Drop for Buffer {
-    #[inline]
+    // By value: a buffer whose address no drop takes, on no way out of a function, can stay in
+    // registers.
+    #[inline(always)]
     fn drop(&mut self) {
-        /// # Safety
-        ///
-        /// The word was made of a `T`, and is not used again.
-        unsafe fn drop_as<T>(word: &mut NonNull<()>) {
-            // SAFETY: by this function's contract.
-            unsafe { ptr::from_mut(word).cast::<T>().drop_in_place() };
-        }
-        // SAFETY: for each arm, the tag says what the word was made of. Borrowed memory is not ours
-        // to free.
-        unsafe {
-            match self.tag {
-                Tag::ALIGNED => drop_as::<AlignedBuf>(&mut self.word),
-                Tag::POOLED => drop_as::<PoolBuf>(&mut self.word),
-                Tag::SHARED => drop_as::<Box<Bytes>>(&mut self.word),
-                Tag::MANY => drop_as::<Box<Vec<Self>>>(&mut self.word),
-                _ => {}
-            }
+        // SAFETY: this is the buffer's end, so its word is not used again.
+        unsafe { drop_word(self.tag, self.word) };
+    }
+}
+
+/// Drops the owner that a word was made of.
+///
+/// # Safety
+///
+/// Both are those of a buffer, which is not used again.
+#[inline(never)]
+unsafe fn drop_word(tag: Tag, mut word: NonNull<()>) {
+    /// # Safety
+    ///
+    /// The word was made of a `T`, and is not used again.
+    unsafe fn drop_as<T>(word: &mut NonNull<()>) {
+        // SAFETY: by this function's contract.
+        unsafe { ptr::from_mut(word).cast::<T>().drop_in_place() };
+    }
+    // SAFETY: for each arm, the tag says what the word was made of. Borrowed memory is not ours to
+    // free.
+    unsafe {
+        match tag {
+            Tag::ALIGNED => drop_as::<AlignedBuf>(&mut word),
+            Tag::POOLED => drop_as::<PoolBuf>(&mut word),
+            Tag::SHARED => drop_as::<Box<Bytes>>(&mut word),
+            Tag::MANY => drop_as::<Box<Vec<Buffer>>>(&mut word),
+            _ => {}
         }
     }
 }
@@ -301,7 +333,7 @@ impl fmt::Debug for Buffer {
             Owner::Aligned(buffer) => buffer.fmt(f),
             Owner::Pooled(buffer) => buffer.fmt(f),
             Owner::Shared(buffer) => write!(f, "Shared({} bytes)", buffer.len()),
-            Owner::Borrowed { length, .. } => write!(f, "Borrowed({length} bytes)"),
+            Owner::Borrowed { length } => write!(f, "Borrowed({length} bytes)"),
         }
     }
 }
@@ -377,9 +409,20 @@ impl Buffers {
     /// How many bytes all of them hold together.
     #[inline]
     pub fn total_len(&self) -> u64 {
-        match self.as_one() {
+        /// # Safety
+        ///
+        /// The word is that of [`Tag::MANY`].
+        #[cold]
+        unsafe fn of_many(word: NonNull<()>) -> u64 {
+            // SAFETY: what this tag is for.
+            let buffers = unsafe { word.cast::<Vec<Buffer>>().as_ref() };
+            buffers.iter().map(|buffer| buffer.len() as u64).sum()
+        }
+        match &self.0 {
+            None => 0,
+            // SAFETY: by its tag.
+            Some(many) if many.tag == Tag::MANY => unsafe { of_many(many.word) },
             Some(buffer) => buffer.len() as u64,
-            None => self.iter().map(|buffer| buffer.len() as u64).sum(),
         }
     }
 
@@ -417,6 +460,12 @@ impl Buffers {
     #[inline]
     pub(crate) fn as_one(&self) -> Option<&Buffer> {
         self.0.as_ref().filter(|_| !self.is_many())
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub(crate) fn is_none(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Whether any of it is borrowed from a caller that waits.

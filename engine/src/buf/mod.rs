@@ -13,6 +13,7 @@ mod aligned;
 mod buffer;
 mod pool;
 mod region;
+mod span;
 
 pub use aligned::AlignedBuf;
 pub(crate) use buffer::Borrowed;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::buf::region::Region;
+use crate::buf::span::Span;
 use crate::error::{Error, ErrorKind, Result};
 
 /// Pieces of one arena, all of one size. Clones share the arena.
@@ -29,12 +30,12 @@ struct Shared {
 
 /// What is known of one piece. It stays here while the piece is held, so that what holds it is one
 /// pointer: an operation moves its buffer several times.
+// The span first, for `Buffer`.
+#[repr(C)]
 struct Piece {
+    span: Span,
     pool: *const Shared,
-    pointer: NonNull<u8>,
     index: u32,
-    /// Changed by the one that holds the piece.
-    length: Cell<u32>,
 }
 
 // SAFETY: the arena and the lists are plain memory of the process. The one part that is changed
@@ -74,11 +75,13 @@ impl BufPool {
         let free = Mutex::new((0..pieces).rev().collect());
         Ok(Self(Arc::new_cyclic(|shared| {
             let pieces = (0..pieces).map(|index| Piece {
+                span: Span {
+                    // SAFETY: `index` is below `count`, so the piece lies within the arena.
+                    pointer: unsafe { arena.pointer().add(index as usize * piece_bytes) },
+                    length: Cell::new(piece_bytes),
+                },
                 pool: shared.as_ptr(),
-                // SAFETY: `index` is below `count`, so the piece lies within the arena.
-                pointer: unsafe { arena.pointer().add(index as usize * piece_bytes) },
                 index,
-                length: Cell::new(length_of(piece_bytes)),
             });
             Shared {
                 pieces: pieces.collect(),
@@ -93,7 +96,7 @@ impl BufPool {
     pub fn take(&self) -> Option<PoolBuf> {
         let index = self.0.free.lock().pop()?;
         let piece = &self.0.pieces[index as usize];
-        piece.length.set(length_of(self.0.piece_bytes));
+        piece.span.length.set(self.0.piece_bytes);
         // The piece's share of the pool, which its drop gives up.
         let _ = Arc::into_raw(Arc::clone(&self.0));
         Some(PoolBuf(NonNull::from(piece)))
@@ -151,7 +154,7 @@ impl PoolBuf {
     /// How many bytes it holds.
     #[inline]
     pub fn len(&self) -> usize {
-        self.piece().length.get() as usize
+        self.piece().span.length.get()
     }
 
     /// Whether it holds none.
@@ -159,10 +162,9 @@ impl PoolBuf {
         self.len() == 0
     }
 
-    /// The first byte, without a reference to the bytes: the kernel may be using them.
     #[inline]
-    pub(crate) fn raw(&self) -> *mut u8 {
-        self.piece().pointer.as_ptr()
+    fn raw(&self) -> *mut u8 {
+        self.piece().span.pointer.as_ptr()
     }
 
     /// The most bytes it can hold: the pool's piece size.
@@ -182,7 +184,7 @@ impl PoolBuf {
             "a piece of {} cannot be {length}",
             self.capacity()
         );
-        self.piece().length.set(length_of(length));
+        self.piece().span.length.set(length);
     }
 }
 
@@ -216,10 +218,6 @@ impl Drop for PoolBuf {
         let pool = unsafe { Arc::from_raw(pool) };
         pool.free.lock().push(index);
     }
-}
-
-fn length_of(bytes: usize) -> u32 {
-    u32::try_from(bytes).expect("a piece is below 4 GiB, by `BufPool::new`")
 }
 
 impl fmt::Debug for PoolBuf {
