@@ -181,15 +181,18 @@ impl Layout {
     /// [`Layout::segments`] would make of it, without a list. None for every other range.
     #[inline]
     pub fn single(&self, offset: u64, length: u64, data_offset: u64) -> Option<Segment> {
-        if !self.contains(offset, length) || length == 0 {
+        // A volume ends where a chunk does.
+        if offset >= self.capacity_bytes {
             return None;
         }
         let (chunk_index, within) = self.chunk.div_rem(offset);
+        // One question for two: no length is the longest of all by this.
+        if length.wrapping_sub(1) >= self.chunk.value - within {
+            return None;
+        }
         let (stripe, member) = self.members.div_rem(chunk_index);
-        (length <= self.chunk.value - within).then(|| {
-            let device_offset = data_offset + stripe * self.chunk.value + within;
-            Segment::whole(as_member(member), device_offset, length)
-        })
+        let device_offset = data_offset + stripe * self.chunk.value + within;
+        Some(Segment::whole(as_member(member), device_offset, length))
     }
 
     /// How many segments [`Layout::segments`] makes of a range.
@@ -378,6 +381,13 @@ impl Divisor {
     /// When `value` is 0 or above 2^63.
     fn new(value: u64) -> Self {
         assert!(value != 0 && value <= 1 << 63, "cannot divide by {value}");
+        if value.is_power_of_two() {
+            return Self {
+                value,
+                reciprocal: 0,
+                shift: value.trailing_zeros(),
+            };
+        }
         let shift = 64 - (value - 1).leading_zeros();
         let reciprocal = (1u128 << (63 + shift)) / u128::from(value) + 1;
         let reciprocal = u64::try_from(reciprocal).expect("2^shift is less than twice the value");
@@ -392,6 +402,9 @@ impl Divisor {
     #[inline]
     const fn div_rem(&self, number: u64) -> (u64, u64) {
         debug_assert!(number <= BYTES_MAX);
+        if self.reciprocal == 0 {
+            return (number >> self.shift, number & (self.value - 1));
+        }
         let product = ((number << 1) as u128) * (self.reciprocal as u128);
         let quotient = ((product >> 64) as u64) >> self.shift;
         (quotient, number - quotient * self.value)
