@@ -15,16 +15,26 @@ const COUNTS: usize = index_of(NS_MAX) + 1;
 
 /// Counts of latencies.
 #[derive(Clone)]
-pub(crate) struct LatencyCounts(Box<[u64; COUNTS]>);
+pub(crate) struct LatencyCounts {
+    counts: Box<[u64; COUNTS]>,
+    /// The latency that was recorded last, and its step: what is submitted together and completes
+    /// together has the same.
+    last_ns: u64,
+    last_index: usize,
+}
 
 impl LatencyCounts {
     #[inline]
     pub(crate) fn record(&mut self, latency_ns: u64) {
-        self.0[index_of(latency_ns)] += 1;
+        if latency_ns != self.last_ns {
+            self.last_ns = latency_ns;
+            self.last_index = index_of(latency_ns);
+        }
+        self.counts[self.last_index] += 1;
     }
 
     pub(crate) fn merge(&mut self, other: &Self) {
-        for (mine, theirs) in self.0.iter_mut().zip(&*other.0) {
+        for (mine, theirs) in self.counts.iter_mut().zip(&*other.counts) {
             *mine += theirs;
         }
     }
@@ -33,7 +43,12 @@ impl LatencyCounts {
     pub(crate) fn histogram(&self) -> Histogram<u64> {
         let mut histogram = Histogram::new_with_bounds(1, NS_MAX, 3)
             .expect("nanoseconds up to two minutes at three digits are a histogram");
-        for (index, &count) in self.0.iter().enumerate().filter(|&(_, &count)| count > 0) {
+        for (index, &count) in self
+            .counts
+            .iter()
+            .enumerate()
+            .filter(|&(_, &count)| count > 0)
+        {
             histogram
                 .record_n(middle_of(index).max(1), count)
                 .expect("every step lies within the histogram's bounds");
@@ -44,7 +59,11 @@ impl LatencyCounts {
 
 impl Default for LatencyCounts {
     fn default() -> Self {
-        Self(Box::new([0; COUNTS]))
+        Self {
+            counts: Box::new([0; COUNTS]),
+            last_ns: 0,
+            last_index: index_of(0),
+        }
     }
 }
 
