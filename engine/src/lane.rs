@@ -49,7 +49,7 @@ use crate::stats::{LaneStats, Outcome};
 
 use self::check::Limits;
 use self::patience::Postponed;
-use self::piece::{Gather, Step};
+use self::piece::{Gather, Run, Step};
 use self::slots::{Slot, Slots};
 
 /// What a lane is asked to be.
@@ -179,8 +179,15 @@ impl Lane {
     /// More requests than the queue's [`depth`](Self::depth) wait inside the lane.
     #[inline(always)]
     pub fn submit(&mut self, request: Request, segments: &[Segment]) {
-        if let Some(pointer) = self.check_whole(request.kind, &request.buffers, segments) {
-            self.start_whole(request, &segments[0], pointer, false);
+        // By value, and as a list of its own on the rare way: a segment whose address is taken could
+        // not stay in registers on the common one.
+        if let &[segment] = segments {
+            match self.check_whole(request.kind, &request.buffers, &segment) {
+                Some(pointer) => {
+                    self.start_whole(request, &segment, pointer);
+                }
+                None => self.submit_in_full(request, &[segment]),
+            }
         } else {
             self.submit_in_full(request, segments);
         }
@@ -188,7 +195,7 @@ impl Lane {
 
     #[inline(never)]
     fn submit_in_full(&mut self, request: Request, segments: &[Segment]) {
-        if let Err(completion) = self.start_in_full(request, segments, false) {
+        if let Err(completion) = self.start_in_full(request, segments) {
             self.ready.push_back(*completion);
         }
     }
@@ -204,46 +211,46 @@ impl Lane {
         &mut self,
         request: Request,
         segments: &[Segment],
-        is_called: bool,
     ) -> std::result::Result<u32, Box<Completion>> {
-        match self.check_whole(request.kind, &request.buffers, segments) {
-            Some(pointer) => Ok(self.start_whole(request, &segments[0], pointer, is_called)),
-            None => self.start_in_full(request, segments, is_called),
+        if let [segment] = segments
+            && let Some(pointer) = self.check_whole(request.kind, &request.buffers, segment)
+        {
+            return Ok(self.start_whole(request, segment, pointer));
         }
+        self.start_in_full(request, segments)
     }
 
     /// Starts a request that [`check_whole`](Self::check_whole) let pass.
     #[inline(always)]
-    fn start_whole(
-        &mut self,
-        request: Request,
-        segment: &Segment,
-        pointer: *mut u8,
-        is_called: bool,
-    ) -> u32 {
-        let registered = registered_number(&self.registered, pointer);
+    fn start_whole(&mut self, request: Request, segment: &Segment, pointer: *mut u8) -> u32 {
         let (kind, fua) = (request.kind, request.fua);
-        let (number, Slot { piece, .. }) = self.begin(request, is_called);
-        piece.begin(number, kind, fua, segment);
-        piece.set_flat(pointer, registered);
-        if self.has_room() {
-            // What `next_op` would say of a piece at its start.
-            let op = RawOp {
-                kind,
-                fua,
-                device: segment.device,
-                offset: segment.offset,
-                length: segment.length.min(RAW_BYTES_MAX),
-                memory: Memory::Flat {
-                    pointer,
-                    registered,
-                },
-                token: u64::from(number),
-            };
-            self.hand_over(number, &op);
-        } else {
-            self.backlog.push_back(number);
+        self.look_at_clock();
+        self.requests += 1;
+        let (number, slot) = self.slots.take();
+        slot.begin(request, self.now_ns);
+        slot.piece.set_place(segment);
+        if self.queued == self.capacity || !self.backlog.is_empty() {
+            self.wait_for_room(number);
+            return number;
         }
+        slot.piece.is_queued = true;
+        let registered = registered_number(&self.registered, pointer);
+        // What `next_op` would say of a piece at its start.
+        let op = || RawOp {
+            kind,
+            fua,
+            device: segment.device,
+            offset: segment.offset,
+            length: segment.length.min(RAW_BYTES_MAX),
+            memory: Memory::Flat {
+                pointer,
+                registered,
+            },
+            token: u64::from(number),
+        };
+        // SAFETY: as in `hand_over_next`.
+        unsafe { self.queue.submit(kind, op) };
+        self.queued += 1;
         number
     }
 
@@ -253,7 +260,6 @@ impl Lane {
         &mut self,
         request: Request,
         segments: &[Segment],
-        is_called: bool,
     ) -> std::result::Result<u32, Box<Completion>> {
         if let Err(error) = self.check_in_full(request.kind, &request.buffers, segments) {
             return ended(request, Err(error));
@@ -261,23 +267,26 @@ impl Lane {
         if segments.is_empty() {
             return ended(request, Ok(0));
         }
-        let (number, _) = self.begin(request, is_called);
+        self.look_at_clock();
+        self.requests += 1;
+        let (number, slot) = self.slots.take();
+        slot.begin(request, self.now_ns);
         self.fan_out(number, segments);
         Ok(number)
     }
 
-    /// Puts a request into a slot.
-    #[inline(always)]
-    fn begin(&mut self, request: Request, is_called: bool) -> (u32, &mut Slot) {
+    /// Reads the clock, unless it was read since the last visit to the queue.
+    #[inline]
+    fn look_at_clock(&mut self) {
         if self.now_is_old {
-            self.now_ns = self.queue.now_ns();
-            self.now_is_old = false;
+            self.read_clock();
         }
-        self.requests += 1;
-        let number = self.slots.take();
-        let slot = &mut self.slots[number];
-        slot.request.begin(request, self.now_ns, is_called);
-        (number, slot)
+    }
+
+    #[cold]
+    fn read_clock(&mut self) {
+        self.now_ns = self.queue.now_ns();
+        self.now_is_old = false;
     }
 
     /// Makes one piece of each run of segments that is contiguous on its device. The first lies in
@@ -286,15 +295,15 @@ impl Lane {
         let runs = segments.chunk_by(Segment::is_continued_by);
         // Counted first: a piece may not end before the request knows how many there are.
         let count = runs.clone().count();
-        let request = &mut self.slots[parent].request;
+        let Slot { request, piece, .. } = &mut self.slots[parent];
         request.pieces_left = u32::try_from(count).expect("fewer than 2^32 pieces fit in memory");
         request.is_split = count > 1;
-        let (kind, fua) = (request.kind, request.fua);
+        let (kind, fua) = (piece.kind, piece.fua);
         for (place, run) in runs.enumerate() {
             let number = if place == 0 {
                 parent
             } else {
-                self.slots.take()
+                self.slots.take().0
             };
             let whole = Segment {
                 length: run.iter().map(|part| part.length).sum(),
@@ -306,43 +315,54 @@ impl Lane {
                 gather.collect(run, buffers, &self.starts);
                 self.slots[number].piece.set_gather(gather);
             }
-            self.slots[number].piece.begin(parent, kind, fua, &whole);
+            let piece = &mut self.slots[number].piece;
+            piece.parent = parent;
+            piece.kind = kind;
+            piece.fua = fua;
+            piece.is_plain = false;
+            piece.set_place(&whole);
             self.issue(number);
         }
     }
 
-    /// Whether an operation may go to the queue now, before none that waits.
-    #[inline]
-    fn has_room(&self) -> bool {
-        self.queued < self.capacity && self.backlog.is_empty()
-    }
-
     /// Hands a piece's next raw operation to the queue, or lets it wait for room.
     fn issue(&mut self, number: u32) {
-        if self.has_room() {
+        if self.queued < self.capacity && self.backlog.is_empty() {
             self.hand_over_next(number);
         } else {
-            self.backlog.push_back(number);
+            self.wait_for_room(number);
         }
     }
 
-    fn hand_over_next(&mut self, number: u32) {
-        let op = self.slots[number].piece.next_op(u64::from(number));
-        self.hand_over(number, &op);
+    #[cold]
+    fn wait_for_room(&mut self, number: u32) {
+        self.backlog.push_back(number);
     }
 
-    /// Hands over `op`, the next raw operation of the piece in slot `number`.
-    #[inline(always)]
-    fn hand_over(&mut self, number: u32, op: &RawOp) {
+    /// Hands over the next raw operation of the piece in slot `number`.
+    fn hand_over_next(&mut self, number: u32) {
+        let Slot { request, piece, .. } = &mut self.slots[number];
+        let op = piece.next_op(u64::from(number), |done| {
+            let buffer = request.buffers.as_one();
+            let buffer =
+                buffer.expect("a piece without a list of runs has its request's one buffer");
+            let done = usize::try_from(done).expect("what was transferred fits in memory");
+            let pointer = buffer.pointer().wrapping_add(done);
+            let registered = registered_number(&self.registered, pointer);
+            Run {
+                pointer,
+                registered,
+            }
+        });
+        piece.is_queued = true;
         // SAFETY: the operation's memory belongs to buffers that lie in the slot of the piece's
         // request, and its iovec list to the piece's own slot. Both are emptied only in `end_piece`
-        // and `end_whole`, after the queue gave this operation's completion; `drop` waits for all
+        // and `end_plain`, after the queue gave this operation's completion; `drop` waits for all
         // of them, and a lane that is forgotten keeps its slots for ever. The checks made sure that
         // reads go to memory nobody else has, and that every range lies within its buffer.
-        unsafe { self.queue.submit(op) };
+        unsafe { self.queue.submit(op.kind, || op) };
         // Counted afterwards: an operation that was never taken is not waited for.
         self.queued += 1;
-        self.slots[number].piece.is_queued = true;
     }
 
     /// Starts what is queued and appends the completions that are there, never blocking. Returns
@@ -456,16 +476,17 @@ impl Lane {
     fn complete(&mut self, raw: RawCompletion, completions: &mut Vec<Completion>) {
         self.queued -= 1;
         let number = u32::try_from(raw.token).expect("a queue gives back the tokens it was given");
-        let Slot { request, piece } = &mut self.slots[number];
+        let piece = &mut self.slots[number].piece;
         assert!(
             piece.is_queued,
             "a queue gives one completion for each operation"
         );
         piece.is_queued = false;
-        if request.is_plain() && piece.is_done_by(raw.result) {
-            self.end_whole(number, completions);
+        if piece.is_done_by(raw.result) {
+            self.end_plain(number, completions);
             return;
         }
+        piece.is_plain = false;
         let device = piece.device as usize;
         match piece.advance(raw.result, &self.limits[device]) {
             Step::Done => self.end_piece(number, None, completions),
@@ -478,11 +499,11 @@ impl Lane {
         }
     }
 
-    /// Ends a request that was one operation, to the last byte, which nearly all are: what
+    /// Ends a request that was plain to the end, as nearly all are: what
     /// [`end_piece`](Self::end_piece) and [`end_request`](Self::end_request) would do.
     #[inline]
-    fn end_whole(&mut self, number: u32, completions: &mut Vec<Completion>) {
-        let Slot { request, piece } = &mut self.slots[number];
+    fn end_plain(&mut self, number: u32, completions: &mut Vec<Completion>) {
+        let Slot { request, piece, .. } = &mut self.slots[number];
         let bytes = piece.length;
         if let Some(stats) = &mut self.stats {
             let latency_ns = self.now_ns.saturating_sub(request.started_ns);
@@ -492,14 +513,13 @@ impl Lane {
                 Outcome::Done { bytes, latency_ns },
             );
         }
-        piece.set_no_memory();
         // The place first, then the completion into it: with nothing left that could panic, it is
         // never put together on the stack, to be read back at once in wider pieces.
         let count = completions.len();
         let place = completions.spare_capacity_mut().first_mut();
         place
             .expect("room for each completion of a visit was made before the first")
-            .write(request.end(Ok(bytes)));
+            .write(request.end(piece.kind, Ok(bytes)));
         // SAFETY: the element after the last was written just now.
         unsafe { completions.set_len(count + 1) };
         self.slots.release(number);
@@ -516,7 +536,7 @@ impl Lane {
     ) {
         let piece = &mut self.slots[number].piece;
         let (parent, device, kind, length) = (piece.parent, piece.device, piece.kind, piece.length);
-        if let Some(gather) = piece.end() {
+        if let Some(gather) = piece.end(number) {
             self.spare_gathers.push(gather);
         }
         let request = &mut self.slots[parent].request;
@@ -558,7 +578,8 @@ impl Lane {
 
     #[inline]
     fn end_request(&mut self, number: u32, latency_ns: u64, completions: &mut Vec<Completion>) {
-        let request = &mut self.slots[number].request;
+        let Slot { request, piece, .. } = &mut self.slots[number];
+        let kind = piece.kind;
         let result = request.error.take().map_or(Ok(request.bytes), Err);
         if request.is_split
             && let Some(stats) = &mut self.stats
@@ -570,14 +591,15 @@ impl Lane {
                 },
                 Err(_) => Outcome::Failed,
             };
-            stats.record_split(request.kind, outcome);
+            stats.record_split(kind, outcome);
         }
-        let completion = request.end(result);
+        let completion = request.end(kind, result);
         if request.is_called {
             self.called = Some(completion);
         } else {
             completions.push(completion);
         }
+        request.reset();
         self.slots.release(number);
         self.requests -= 1;
     }
@@ -589,10 +611,13 @@ impl Lane {
     ///
     /// The kernel refused the queue itself: the request, buffers and all, stays with the lane.
     pub fn call(&mut self, request: Request, segments: &[Segment]) -> Result<Completion> {
-        let slot = match self.start(request, segments, true) {
-            Ok(slot) => slot,
+        let number = match self.start(request, segments) {
+            Ok(number) => number,
             Err(completion) => return Ok(*completion),
         };
+        let slot = &mut self.slots[number];
+        slot.request.is_called = true;
+        slot.piece.is_plain = false;
         let mut others = Vec::new();
         let mut visit = Ok(());
         while visit.is_ok() && self.called.is_none() {
@@ -604,7 +629,7 @@ impl Lane {
             (Some(completion), _) => Ok(completion),
             (None, Err(error)) => {
                 // Nobody waits for it any more: a later poll gives it out.
-                self.slots[slot].request.is_called = false;
+                self.slots[number].request.is_called = false;
                 Err(error)
             }
             (None, Ok(())) => unreachable!("the loop ends with a completion or an error"),
@@ -718,13 +743,16 @@ fn ended(request: Request, result: Result<u64>) -> std::result::Result<u32, Box<
     Err(Box::new(request.end(result)))
 }
 
-/// The number of the registered run that `pointer` lies in. Runs are few: one or two.
+/// The number of the registered run that `pointer` lies in. Most often there is one run.
 #[inline]
 fn registered_number(registered: &[(usize, usize)], pointer: *const u8) -> Option<u16> {
-    let found = registered
-        .iter()
-        .position(|&(start, length)| pointer.addr().wrapping_sub(start) < length)?;
-    u16::try_from(found).ok()
+    let holds = |&(start, length): &(usize, usize)| pointer.addr().wrapping_sub(start) < length;
+    let (first, others) = registered.split_first()?;
+    if holds(first) {
+        return Some(0);
+    }
+    let found = others.iter().position(holds)?;
+    u16::try_from(found + 1).ok()
 }
 
 impl Drop for Lane {
@@ -751,7 +779,7 @@ impl Drop for Lane {
                 "memory lent to the kernel is given up"
             );
             #[expect(clippy::mem_forget, reason = "the kernel may still use this memory")]
-            std::mem::forget(std::mem::take(&mut self.slots));
+            std::mem::forget(std::mem::replace(&mut self.slots, Slots::with_capacity(0)));
         }
     }
 }

@@ -60,11 +60,9 @@ impl Lane {
         &self,
         kind: OpKind,
         buffers: &Buffers,
-        segments: &[Segment],
+        segment: &Segment,
     ) -> Option<*mut u8> {
-        let ([segment], Some(buffer)) = (segments, buffers.as_one()) else {
-            return None;
-        };
+        let buffer = buffers.as_one()?;
         let limits = self.limits.get(segment.device as usize)?;
         let (pointer, length, is_writable) = buffer.parts();
         let is_allowed = match kind {

@@ -29,27 +29,27 @@ pub(super) struct Piece {
     pub(super) parent: u32,
     pub(super) device: u32,
     pub(super) kind: OpKind,
-    fua: bool,
+    pub(super) fua: bool,
+    /// Whether one raw operation that moves every byte ends it, and its request with it.
+    pub(super) is_plain: bool,
     /// Whether the queue has a raw operation of it.
     pub(super) is_queued: bool,
     /// Attempts since the last progress.
     retries: u8,
-    /// All of its bytes.
+    /// Where it lies on the device.
+    pub(super) offset: u64,
     pub(super) length: u64,
-    /// Where the next raw operation begins, and how many bytes are left from there.
-    offset: u64,
-    remaining: u64,
-    memory: PieceMemory,
+    /// How many of these bytes are done with.
+    done: u64,
+    /// None: the request's one buffer, or no memory.
+    gather: Option<Box<Gather>>,
 }
 
-#[derive(Debug)]
-enum PieceMemory {
-    None,
-    Flat {
-        pointer: *mut u8,
-        registered: Option<u16>,
-    },
-    Gather(Box<Gather>),
+/// A run of memory, for the kernel.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) pointer: *mut u8,
+    pub(super) registered: Option<u16>,
 }
 
 /// Memory in several runs.
@@ -96,85 +96,70 @@ impl Gather {
 }
 
 impl Piece {
-    /// A slot's piece before the first one comes.
-    pub(super) const fn vacant() -> Self {
+    /// The piece of slot `number` before the first one comes.
+    pub(super) const fn vacant(number: u32) -> Self {
         Self {
-            parent: 0,
+            parent: number,
             device: 0,
             kind: OpKind::Flush,
             fua: false,
+            is_plain: true,
             is_queued: false,
             retries: 0,
-            length: 0,
             offset: 0,
-            remaining: 0,
-            memory: PieceMemory::None,
+            length: 0,
+            done: 0,
+            gather: None,
         }
     }
 
-    /// Makes it the piece of `parent` that lies at `place`. Its memory is set apart from this, and
-    /// is none otherwise.
-    #[inline]
-    pub(super) fn begin(&mut self, parent: u32, kind: OpKind, fua: bool, place: &Segment) {
-        self.parent = parent;
+    /// It lies here.
+    #[inline(always)]
+    pub(super) fn set_place(&mut self, place: &Segment) {
         self.device = place.device;
-        self.kind = kind;
-        self.fua = fua;
-        self.retries = 0;
-        self.length = place.length;
         self.offset = place.offset;
-        self.remaining = place.length;
-    }
-
-    /// Its memory is one run.
-    #[inline]
-    pub(super) fn set_flat(&mut self, pointer: *mut u8, registered: Option<u16>) {
-        self.memory = PieceMemory::Flat {
-            pointer,
-            registered,
-        };
-    }
-
-    /// Whether a raw result says that all of it was transferred at once, in one run of memory.
-    #[inline]
-    pub(super) fn is_done_by(&self, result: i32) -> bool {
-        matches!(self.memory, PieceMemory::Flat { .. })
-            && u64::try_from(result).is_ok_and(|bytes| bytes == self.length)
+        self.length = place.length;
     }
 
     /// Its memory is several runs.
     pub(super) fn set_gather(&mut self, gather: Box<Gather>) {
-        self.memory = PieceMemory::Gather(gather);
+        self.gather = Some(gather);
     }
 
-    /// It has no memory any more, which was one run.
+    /// Whether it is plain and a raw result says that every byte was transferred.
     #[inline]
-    pub(super) fn set_no_memory(&mut self) {
-        self.memory = PieceMemory::None;
+    pub(super) fn is_done_by(&self, result: i32) -> bool {
+        self.is_plain && u64::try_from(result).is_ok_and(|bytes| bytes == self.length)
     }
 
-    /// The raw operation for what comes next, as much as the kernel takes at once.
-    #[inline]
-    pub(super) fn next_op(&self, token: u64) -> RawOp {
-        let (length, memory) = match &self.memory {
-            PieceMemory::None => (self.remaining, Memory::None),
-            PieceMemory::Flat {
-                pointer,
-                registered,
-            } => (
-                self.remaining.min(RAW_BYTES_MAX),
-                Memory::Flat {
-                    pointer: *pointer,
-                    registered: *registered,
-                },
-            ),
-            PieceMemory::Gather(gather) => next_vector(&gather.iovecs[gather.first..]),
+    /// How many bytes are left to be done.
+    fn remaining(&self) -> u64 {
+        self.length - self.done
+    }
+
+    /// The raw operation for what comes next, as much as the kernel takes at once. `whole` finds the
+    /// rest of the request's one buffer, from so many bytes on.
+    pub(super) fn next_op(&self, token: u64, whole: impl FnOnce(u64) -> Run) -> RawOp {
+        let (length, memory) = match &self.gather {
+            Some(gather) => next_vector(&gather.iovecs[gather.first..]),
+            None if self.kind.has_memory() => {
+                let Run {
+                    pointer,
+                    registered,
+                } = whole(self.done);
+                let memory = Memory::Flat {
+                    pointer,
+                    registered,
+                };
+                (self.remaining().min(RAW_BYTES_MAX), memory)
+            }
+            None => (self.remaining(), Memory::None),
         };
         RawOp {
             kind: self.kind,
             fua: self.fua,
             device: self.device,
-            offset: self.offset,
+            offset: self.offset + self.done,
             length,
             memory,
             token,
@@ -196,13 +181,13 @@ impl Piece {
                 errno => Step::Failed(Failure::Errno(errno)),
             };
         };
-        if !self.kind.has_memory() || bytes == self.remaining {
+        if !self.kind.has_memory() || bytes == self.remaining() {
             return Step::Done;
         }
         assert!(
-            bytes < self.remaining,
+            bytes < self.remaining(),
             "{bytes} bytes were moved where {} were asked",
-            self.remaining
+            self.remaining()
         );
         let kept = self.kept(bytes, limits);
         if kept > 0 {
@@ -230,7 +215,7 @@ impl Piece {
     /// rereading the same bytes changes nothing.
     fn kept(&self, bytes: u64, limits: &Limits) -> u64 {
         let mut start = 0;
-        if let PieceMemory::Gather(gather) = &self.memory {
+        if let Some(gather) = &self.gather {
             // Each run begins at such a place.
             for iovec in &gather.iovecs[gather.first..] {
                 let end = start + iovec.iov_len as u64;
@@ -245,36 +230,32 @@ impl Piece {
 
     /// Moves on by `bytes`.
     fn skip(&mut self, bytes: u64) {
-        self.offset += bytes;
-        self.remaining -= bytes;
+        self.done += bytes;
+        let Some(gather) = &mut self.gather else {
+            return;
+        };
         let mut left = usize::try_from(bytes).expect("what was transferred fits in memory");
-        match &mut self.memory {
-            PieceMemory::None => {}
-            PieceMemory::Flat { pointer, .. } => *pointer = pointer.wrapping_add(left),
-            PieceMemory::Gather(gather) => {
-                while left > 0 {
-                    let head = &mut gather.iovecs[gather.first];
-                    let step = left.min(head.iov_len);
-                    head.iov_base = head.iov_base.wrapping_byte_add(step);
-                    head.iov_len -= step;
-                    left -= step;
-                    gather.first += usize::from(head.iov_len == 0);
-                }
-            }
+        while left > 0 {
+            let head = &mut gather.iovecs[gather.first];
+            let step = left.min(head.iov_len);
+            head.iov_base = head.iov_base.wrapping_byte_add(step);
+            head.iov_len -= step;
+            left -= step;
+            gather.first += usize::from(head.iov_len == 0);
         }
     }
 
-    /// Ends it. Gives the iovec list back, emptied, to be used again.
-    #[inline]
-    pub(super) fn end(&mut self) -> Option<Box<Gather>> {
-        match std::mem::replace(&mut self.memory, PieceMemory::None) {
-            PieceMemory::None | PieceMemory::Flat { .. } => None,
-            PieceMemory::Gather(mut gather) => {
-                gather.iovecs.clear();
-                gather.first = 0;
-                Some(gather)
-            }
-        }
+    /// Ends it, as the piece of slot `number`. Gives the iovec list back, emptied, to be used again.
+    /// Its kind stays: it is the request's too.
+    pub(super) fn end(&mut self, number: u32) -> Option<Box<Gather>> {
+        self.parent = number;
+        self.is_plain = true;
+        self.retries = 0;
+        self.done = 0;
+        let mut gather = self.gather.take()?;
+        gather.iovecs.clear();
+        gather.first = 0;
+        Some(gather)
     }
 
     /// The error that a failure of this piece is told as.
@@ -323,7 +304,7 @@ impl Piece {
         if self.kind == OpKind::Flush {
             error
         } else {
-            error.with_range(self.offset, self.remaining)
+            error.with_range(self.offset + self.done, self.remaining())
         }
     }
 }

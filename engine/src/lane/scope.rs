@@ -99,7 +99,7 @@ impl<'env> LaneScope<'_, 'env> {
 
     fn start(&mut self, request: Request, segments: &[Segment]) {
         let guard = AbortOnUnwind;
-        match self.lane.start(request, segments, false) {
+        match self.lane.start(request, segments) {
             Ok(_) => self.in_flight += 1,
             // SAFETY: the buffer was made from memory borrowed for `'env`, just now.
             Err(completion) => self.ended.push(unsafe { end_of(*completion) }),

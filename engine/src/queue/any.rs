@@ -7,6 +7,7 @@
 use std::any::Any;
 use std::ops::{Deref, DerefMut};
 
+use crate::op::OpKind;
 use crate::queue::uring::UringQueue;
 use crate::queue::{Queue, RawOp};
 
@@ -18,18 +19,19 @@ pub(crate) enum AnyQueue {
 }
 
 impl AnyQueue {
-    /// As [`Queue::submit`].
+    /// As [`Queue::submit`], for the operation of `kind` that `make` makes. Made where it is used: one
+    /// whose address is never taken stays in registers on its way into the ring.
     ///
     /// # Safety
     ///
     /// As [`Queue::submit`].
     #[inline(always)]
-    pub(crate) unsafe fn submit(&mut self, op: &RawOp) {
+    pub(crate) unsafe fn submit(&mut self, kind: OpKind, make: impl FnOnce() -> RawOp) {
         match self {
             // SAFETY: passed on from this function's own contract.
-            Self::Ring(ring) => unsafe { ring.start(op) },
+            Self::Ring(ring) => unsafe { ring.start(kind, make) },
             // SAFETY: as above.
-            Self::Other(queue) => unsafe { queue.submit(op) },
+            Self::Other(queue) => unsafe { queue.submit(&make()) },
         }
     }
 }

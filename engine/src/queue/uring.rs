@@ -88,23 +88,24 @@ impl UringQueue {
     }
 
     /// As [`Queue::submit`], for a caller that knows the ring by its type. Inlined, so that the
-    /// operation goes from the caller's registers into the entry.
+    /// operation of `kind` that `make` makes goes from the caller's registers into the entry.
     ///
     /// # Safety
     ///
     /// As [`Queue::submit`].
     #[inline(always)]
-    pub(super) unsafe fn start(&mut self, op: &RawOp) {
-        assert!(self.in_flight() < self.capacity, "the queue is full");
-        if self.runs(op.kind) {
+    pub(super) unsafe fn start(&mut self, kind: OpKind, make: impl FnOnce() -> RawOp) {
+        if self.runs(kind) {
+            assert!(self.in_ring < self.capacity, "the queue is full");
+            let op = make();
             let target = self.targets[op.device as usize];
             // There is room: the queue has more entries than operations may be in flight.
-            fill(self.submission.push(), target, &Op::of(op), op.token);
+            fill(self.submission.push(), target, &Op::of(&op), op.token);
             self.pushed += 1;
             self.in_ring += 1;
         } else {
             // SAFETY: passed on from this function's own contract.
-            unsafe { self.hand_to_pool(op) };
+            unsafe { self.hand_to_pool(&make()) };
         }
     }
 
@@ -115,6 +116,8 @@ impl UringQueue {
     /// As [`Queue::submit`].
     #[cold]
     unsafe fn hand_to_pool(&mut self, op: &RawOp) {
+        let in_flight = self.in_ring + self.pool.as_ref().map_or(0, SyncPool::in_flight);
+        assert!(in_flight < self.capacity, "the queue is full");
         if self.pool.is_none() {
             match SyncPool::start(&self.devices, POOL_THREADS, self.wake.for_done()) {
                 Ok(pool) => {
@@ -135,17 +138,13 @@ impl UringQueue {
     }
 
     /// Whether the ring can run an operation itself.
+    #[inline]
     fn runs(&self, kind: OpKind) -> bool {
         match kind {
             OpKind::Read | OpKind::Write => true,
             OpKind::Flush => !self.is_iopoll,
             OpKind::Discard | OpKind::WriteZeroes => false,
         }
-    }
-
-    #[inline]
-    fn in_flight(&self) -> usize {
-        self.in_ring + self.pool.as_ref().map_or(0, SyncPool::in_flight)
     }
 
     /// Has the ring watch the wake-up descriptor, if anybody can wake this queue.
@@ -212,6 +211,17 @@ impl UringQueue {
     /// Appends what has completed. Returns whether somebody asked the wait to return.
     #[inline]
     fn reap(&mut self, completions: &mut Vec<RawCompletion>) -> bool {
+        if !self.wake_is_used {
+            // Every entry is an operation's.
+            let entries = self.ring.completion();
+            self.in_ring -= entries.len();
+            completions.extend(entries.map(|entry| RawCompletion {
+                token: entry.user_data(),
+                result: entry.result(),
+            }));
+            completions.append(&mut self.refused);
+            return false;
+        }
         let before = completions.len();
         let mut rang = false;
         for entry in self.ring.completion() {
@@ -226,9 +236,6 @@ impl UringQueue {
         }
         self.in_ring -= completions.len() - before;
         completions.append(&mut self.refused);
-        if !self.wake_is_used {
-            return false;
-        }
         if rang {
             self.wake_is_armed = false;
         }
@@ -358,7 +365,7 @@ unsafe impl Queue for UringQueue {
 
     unsafe fn submit(&mut self, op: &RawOp) {
         // SAFETY: passed on from this function's own contract.
-        unsafe { self.start(op) };
+        unsafe { self.start(op.kind, || *op) };
     }
 
     fn poll(&mut self, completions: &mut Vec<RawCompletion>) -> io::Result<()> {
