@@ -319,6 +319,51 @@ fn progress_renews_the_right_to_try_again() {
     );
 }
 
+/// A slot is used by one request after the other: by plain ones, which are ended as they are found,
+/// and by those that took more than one operation.
+#[test]
+fn a_request_inherits_nothing_from_the_one_before_it() {
+    let mut rig = Rig::new();
+    let bytes = pattern(16 * BLOCK, 4);
+    let place = [Segment::whole(0, 4096, bytes.len() as u64)];
+    for round in 0..2 * RETRIES_MAX {
+        // Were attempts, or what is done, counted on, some round would have none left.
+        match round % 4 {
+            0 => rig
+                .platform
+                .inject(Fault::errno(libc::EAGAIN).times(RETRIES_MAX)),
+            1 => rig.platform.inject(Fault::errno(libc::EINTR).times(1)),
+            2 => rig.platform.inject(Fault::short(512).times(1)),
+            _ => {}
+        }
+        let (write, segments) = match round % 3 {
+            0 => request(OpKind::Write),
+            1 => request(OpKind::Flush),
+            _ => (Request::write(one(&bytes), 5), place.to_vec()),
+        };
+        if write.kind == OpKind::Flush {
+            rig.platform.heal();
+        }
+        let expected = if write.kind == OpKind::Flush {
+            0
+        } else {
+            16 * BLOCK as u64
+        };
+        let completion = rig.run(write, &segments);
+        assert_eq!(completion.result.unwrap(), expected, "round {round}");
+        let completion = rig
+            .lane
+            .call(Request::write(one(&bytes), 6), &place)
+            .unwrap();
+        assert_eq!(
+            completion.result.unwrap(),
+            16 * BLOCK as u64,
+            "round {round}"
+        );
+        assert_eq!(rig.platform.peek("m0", 4096, bytes.len()), bytes);
+    }
+}
+
 #[test]
 fn every_operation_with_every_result_completes_once_and_gives_its_buffers_back() {
     let errnos = [

@@ -343,8 +343,8 @@ pub(crate) const BUGS: &[Bug] = &[
         breaks: "a short transfer is continued to its end",
         edits: &[Edit {
             file: "engine/src/lane/piece.rs",
-            find: "        if !self.kind.has_memory() || bytes == self.remaining {",
-            replace: "        if !self.kind.has_memory() || bytes == self.remaining || bytes > 0 {",
+            find: "        if !self.kind.has_memory() || bytes == self.remaining() {",
+            replace: "        if !self.kind.has_memory() || bytes == self.remaining() || bytes > 0 {",
         }],
         caught_by: &[
             "-p swath-tests --test integration lane_faults::",
@@ -355,14 +355,25 @@ pub(crate) const BUGS: &[Bug] = &[
         name: "continued-at-wrong-memory",
         breaks: "a short transfer goes on where it stopped, in memory too",
         edits: &[Edit {
-            file: "engine/src/lane/piece.rs",
-            find: "PieceMemory::Flat { pointer, .. } => *pointer = pointer.wrapping_add(left),",
-            replace: "PieceMemory::Flat { .. } => {}",
+            file: "engine/src/lane.rs",
+            find: "let pointer = buffer.pointer().wrapping_add(done);",
+            replace: "let pointer = buffer.pointer().wrapping_add(done * 0);",
         }],
         caught_by: &[
             "-p swath-tests --test integration lane_faults::",
             "-p swath-tests --test property",
         ],
+    },
+    Bug {
+        name: "slot-left-as-it-was",
+        breaks: "a request inherits nothing from the one before it",
+        edits: &[Edit {
+            file: "engine/src/lane.rs",
+            find: "        piece.is_plain = false;
+        let device",
+            replace: "        let device",
+        }],
+        caught_by: &["-p swath-tests --test integration lane_faults::"],
     },
     Bug {
         name: "poison-not-set",
