@@ -1,7 +1,7 @@
 //! Tensors put by many writers, in great numbers, and without being copied.
 //!
 //! What could go wrong: a copy where none is needed; names that meet; tensors of one writer in the
-//! space of another; checkpoints of nothing.
+//! space of another; checkpoints of nothing; memory of others behind a tensor's end.
 
 use std::env;
 use std::thread;
@@ -238,4 +238,66 @@ fn a_checkpoint_of_nothing_and_tensors_of_nothing_are_kept() {
     let nothing = Tensor::shaped("nothing", DType::I64, &[0], 0);
     assert_holds(sim.store(), 1, &[nothing]);
     assert_eq!(BLOCK_BYTES, 1 << 20);
+}
+
+/// Buffers go from one tensor to the next. What the last one left must not reach a member behind the
+/// end of a shorter one: it may be anybody's.
+#[test]
+fn behind_the_end_of_a_tensor_are_zeroes() {
+    let folder = Place::Memory.folder().unwrap_or_else(fixtures::folder);
+    let members = fixtures::members(folder.path(), 1, 32 << 20);
+    let store = checkpoints::store_on_files(&members, 64 << 10, Backend::Auto);
+    let session = store.begin(1, BeginOptions::default()).unwrap();
+    let mut writer = session.writer().unwrap();
+    // Whatever buffers there are have this in them.
+    let old = vec![0xa5; 3 * MIB];
+    writer
+        .put("old", DType::U8, &[old.len() as u64], &old)
+        .unwrap();
+    let mut tensors = Vec::new();
+    for (number, length) in [MIB + 1, 2 * MIB + 4095, 100].into_iter().enumerate() {
+        let tensor = Tensor::new(format!("t{number}"), length, number as u64);
+        let shape = [length as u64];
+        // By every way through buffers: memory that is not aligned, a tail, a stream, a pack.
+        let mut memory = AlignedBuf::zeroed(length + 1).unwrap();
+        memory[1..].copy_from_slice(&tensor.bytes);
+        writer
+            .put(&format!("copied {number}"), DType::U8, &shape, &memory[1..])
+            .unwrap();
+        memory.set_len(length);
+        memory.copy_from_slice(&tensor.bytes);
+        writer
+            .put(&format!("direct {number}"), DType::U8, &shape, &memory)
+            .unwrap();
+        let mut stream = writer
+            .put_stream(&format!("streamed {number}"), DType::U8, &shape)
+            .unwrap();
+        stream.write(&tensor.bytes).unwrap();
+        stream.finish().unwrap();
+        tensors.push(tensor);
+    }
+    writer.finish().unwrap();
+    session.commit().unwrap();
+    drop(session);
+    drop(store);
+    let bytes = std::fs::read(&members[0]).unwrap();
+    for tensor in &tensors {
+        // The last bytes of the tensor are found by what they are.
+        let end = &tensor.bytes[tensor.bytes.len() - 64..];
+        let ends: Vec<usize> = (0..=bytes.len() - end.len())
+            .filter(|&at| bytes[at] == end[0] && bytes[at..].starts_with(end))
+            .map(|at| at + end.len())
+            .collect();
+        assert!(ends.len() >= 3, "{} is there three times", tensor.name);
+        let is_padded = |end: &usize| {
+            let behind = &bytes[*end..end.next_multiple_of(4096)];
+            behind.iter().all(|byte| *byte == 0)
+        };
+        // Small ones lie behind each other, and zeroes behind the last.
+        if tensor.bytes.len() < MIB {
+            assert!(ends.iter().any(is_padded), "{}", tensor.name);
+        } else {
+            assert!(ends.iter().all(is_padded), "{}", tensor.name);
+        }
+    }
 }
