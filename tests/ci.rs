@@ -93,6 +93,17 @@ fn steps(root: &Path) -> Vec<Step> {
             name: "benches",
             commands: tiny_benches(),
         },
+        Step {
+            name: "instructions",
+            commands: vec![cargo(&[
+                "bench",
+                "--quiet",
+                "-p",
+                "swath-bench",
+                "--bench",
+                "instructions",
+            ])],
+        },
     ]
 }
 
