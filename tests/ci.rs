@@ -131,10 +131,12 @@ fn tiny_benches() -> Vec<Command> {
     ];
     let once = ["--saves", "1", "--rounds", "1"];
     let processes = ["--ranks", "2", "--processes"];
+    let pure = ["-p", "swath-bench", "--bench", "pure", "--", "--test"];
     vec![
         cargo(&[&run[..], &matrix[..], &cells[..]].concat()),
         cargo(&[&run[..], &checkpoint[..], &once[..]].concat()),
         cargo(&[&run[..], &checkpoint[..], &once[..], &processes[..]].concat()),
+        cargo(&[&["bench", "--quiet"], &pure[..]].concat()),
     ]
 }
 
