@@ -49,6 +49,8 @@ mod stats;
 mod skipped;
 
 pub mod cpu;
+pub mod inventory;
+
 mod handle;
 mod lane;
 

@@ -80,7 +80,7 @@ impl Limits {
 
 /// The node of the nearest device up the bus that has one: a namespace hangs on a controller, the
 /// controller on a PCI function.
-fn numa_node(device: &Path) -> Option<u32> {
+pub(crate) fn numa_node(device: &Path) -> Option<u32> {
     let device = fs::canonicalize(device).ok()?;
     device.ancestors().find_map(|folder| {
         // -1 stands for "no node".
@@ -91,30 +91,35 @@ fn numa_node(device: &Path) -> Option<u32> {
 /// Who keeps the device for himself, as far as the kernel tells: where it is mounted, and which
 /// devices (md, device mapper) are built on it.
 pub(super) fn users(number: u64) -> Option<String> {
-    let mut users = Vec::new();
     let text = format!("{}:{}", major(number), minor(number));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mut users = users_in(&sysfs(number), &text, &mounts);
+    // One is enough to tell what to stop; a container host may have a hundred mounts of one disk.
+    users.truncate(3);
+    (!users.is_empty()).then(|| users.join(", "))
+}
+
+/// The same of the device `number` (`259:0`), whose folder in sysfs is `device`, by what
+/// `/proc/self/mountinfo` says.
+pub(crate) fn users_in(device: &Path, number: &str, mounts: &str) -> Vec<String> {
+    let mut users = Vec::new();
     // Third field: device number; fifth: mount point. See proc_pid_mountinfo(5).
-    for line in fs::read_to_string("/proc/self/mountinfo")
-        .unwrap_or_default()
-        .lines()
-    {
+    for line in mounts.lines() {
         let mut fields = line.split(' ').skip(2);
-        if fields.next() == Some(&text)
+        if fields.next() == Some(number)
             && let Some(place) = fields.nth(1)
         {
             users.push(format!("mounted at {place}"));
         }
     }
-    for holder in fs::read_dir(sysfs(number).join("holders"))
+    for holder in fs::read_dir(device.join("holders"))
         .into_iter()
         .flatten()
         .flatten()
     {
         users.push(format!("part of {}", holder.file_name().display()));
     }
-    // One is enough to tell what to stop; a container host may have a hundred mounts of one disk.
-    users.truncate(3);
-    (!users.is_empty()).then(|| users.join(", "))
+    users
 }
 
 fn sysfs(number: u64) -> PathBuf {

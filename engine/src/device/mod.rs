@@ -4,7 +4,7 @@
 //! move through a [`Queue`](crate::queue::Queue), never through a device.
 
 mod align;
-mod block;
+pub(crate) mod block;
 mod create;
 mod descriptor;
 mod extents;
