@@ -1,4 +1,5 @@
-//! [`examine`]: what a device carries, whoever has it open.
+//! [`examine`]: what a device carries of a volume, and [`carries`]: what it carries at all, whoever
+//! has it open.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,8 @@ use swath_engine::{DeviceKind, Kernel, OpenOptions, Platform};
 
 use crate::error::Result;
 use crate::metadata;
-use crate::superblock::{COPY_COUNT, CopyFault, CopyResult, DecodeError, Superblock};
+use crate::signature::Signature;
+use crate::superblock::{COPY_COUNT, CopyFault, CopyResult, DecodeError, MemberMap, Superblock};
 
 /// What a device carries of a volume.
 #[derive(Debug, Clone, Serialize)]
@@ -105,4 +107,27 @@ pub fn examine_on(platform: &dyn Platform, path: &Path) -> Result<Examination> {
         copies: states,
         superblock,
     })
+}
+
+/// What a device carries at either end, for which [`Volume::create`](crate::Volume::create) would
+/// refuse it; none when it is blank there. Nothing is locked and nothing is written.
+///
+/// # Errors
+///
+/// As [`examine`]; too small to be a member; a device that cannot be read.
+pub fn carries(path: impl AsRef<Path>) -> Result<Option<Signature>> {
+    carries_on(&Kernel, path.as_ref())
+}
+
+/// As [`carries`], on a device of `platform`.
+///
+/// # Errors
+///
+/// As [`carries`].
+pub fn carries_on(platform: &dyn Platform, path: &Path) -> Result<Option<Signature>> {
+    let device = platform.open(path, &OpenOptions::look())?;
+    let map =
+        MemberMap::new(device.geometry().capacity_bytes).map_err(|error| error.with_path(path))?;
+    let mut lane = metadata::lane(platform, &[device])?;
+    metadata::read_signature(&mut lane, 0, &map)
 }

@@ -41,7 +41,7 @@ mod wipe;
 
 pub use discover::members_in;
 pub use error::{Error, ErrorKind, Result};
-pub use examine::{CopyState, Examination, examine, examine_on};
+pub use examine::{CopyState, Examination, carries, carries_on, examine, examine_on};
 pub use layout::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_UNIT, LAYOUT_RAID0, Layout, MEMBERS_MAX};
 pub use member::Member;
 pub use root::{ROOT_BYTES_MAX, RootRecord};

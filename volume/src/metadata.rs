@@ -8,6 +8,7 @@ use swath_engine::{
 };
 
 use crate::error::Result;
+use crate::signature::{Ends, SIGNATURE_AREA_BYTES, Signature, recognise};
 use crate::superblock::{
     COPY_COUNT, CopyFault, CopyResult, DecodeError, HEAD_COPY_OFFSET, MemberMap, Rewrite,
     SUPERBLOCK_BYTES, Superblock, UPDATE_STEPS, decode, encode,
@@ -53,6 +54,34 @@ fn open(
         statistics: false,
     };
     Ok(Lane::open(platform, devices, &options)?)
+}
+
+/// The parts of a device where file systems, partition tables and volumes of all kinds leave their
+/// marks: offset and length. The second reaches the very end: that is where a partition table's
+/// copy is, and it may lie beyond the last whole 4 KiB.
+pub(crate) fn signature_areas(map: &MemberMap) -> [(u64, u64); 2] {
+    let tail_offset = map.tail_offset();
+    [
+        (0, SIGNATURE_AREA_BYTES),
+        (tail_offset, map.device_bytes() - tail_offset),
+    ]
+}
+
+/// Reads what the device at `slot` carries; none when it is blank.
+pub(crate) fn read_signature(
+    lane: &mut Lane,
+    slot: u32,
+    map: &MemberMap,
+) -> Result<Option<Signature>> {
+    let [(head_offset, head_length), (tail_offset, tail_length)] = signature_areas(map);
+    let head = read_range(lane, slot, head_offset, head_length)?;
+    let tail = read_range(lane, slot, tail_offset, tail_length)?;
+    Ok(recognise(&Ends {
+        device_bytes: map.device_bytes(),
+        head: &head,
+        tail_offset,
+        tail: &tail,
+    }))
 }
 
 /// Reads the four copies of the device at `slot`.

@@ -11,7 +11,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layout::{CHUNK_BYTES_DEFAULT, LAYOUT_RAID0, Layout, MEMBERS_MAX};
 use crate::member::Member;
 use crate::metadata;
-use crate::signature::{Ends, SIGNATURE_AREA_BYTES, recognise};
 use crate::superblock::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, DATA_OFFSET, MemberMap, Superblock};
 use crate::volume::{Volume, open_devices};
 
@@ -95,7 +94,7 @@ impl Volume {
         // From here on devices are written.
         for (slot, map) in (0..).zip(&maps) {
             if options.force {
-                for (offset, length) in signature_areas(map) {
+                for (offset, length) in metadata::signature_areas(map) {
                     metadata::write_zeroes(&mut lane, slot, offset, length)?;
                 }
             }
@@ -220,29 +219,9 @@ fn block_of(devices: &[Arc<dyn Device>]) -> Result<u32> {
     Ok(block_bytes)
 }
 
-/// The parts of a device where file systems, partition tables and volumes of all kinds leave their
-/// marks: offset and length. The second reaches the very end: that is where a partition table's
-/// copy is, and it may lie beyond the last whole 4 KiB.
-fn signature_areas(map: &MemberMap) -> [(u64, u64); 2] {
-    let tail_offset = map.tail_offset();
-    [
-        (0, SIGNATURE_AREA_BYTES),
-        (tail_offset, map.device_bytes() - tail_offset),
-    ]
-}
-
 /// Refuses a device that carries anything.
 fn check_blank(lane: &mut Lane, slot: u32, map: &MemberMap) -> Result<()> {
-    let [(head_offset, head_length), (tail_offset, tail_length)] = signature_areas(map);
-    let head = metadata::read_range(lane, slot, head_offset, head_length)?;
-    let tail = metadata::read_range(lane, slot, tail_offset, tail_length)?;
-    let device_bytes = map.device_bytes();
-    match recognise(&Ends {
-        device_bytes,
-        head: &head,
-        tail_offset,
-        tail: &tail,
-    }) {
+    match metadata::read_signature(lane, slot, map)? {
         None => Ok(()),
         Some(signature) => Err(Error::new(
             ErrorKind::NotBlank,
