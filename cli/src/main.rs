@@ -1,5 +1,5 @@
-//! The `swath` command: makes striped volumes, shows, reads, writes and erases them; saves and loads
-//! the checkpoints on them.
+//! The `swath` command: lists drives; makes striped volumes of them, shows, reads, writes and erases
+//! them; saves and loads the checkpoints on them.
 //!
 //! - One file per subcommand under [`commands`]; this file only reads the command line and turns
 //!   the outcome into an exit code: 0 done, 1 failed or refused, 2 a wrong command line.
@@ -52,6 +52,7 @@ Commands for checkpoints take it as one argument: the directory, or the members 
 Sizes are bytes or 4k, 1m, 1g (powers of two).
 
 Examples:
+  swath devices                                   the drives here, and which are ready
   swath create --size 1g --count 4 /data/volume   four file members in a directory
   swath create /dev/nvme1n1 /dev/nvme2n1          two drives
   swath detail /data/volume                       what is it, and is it whole

@@ -59,6 +59,12 @@ impl Text {
         self.0.push('\n');
     }
 
+    /// What there is so far.
+    #[cfg(test)]
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Writes it all to standard output.
     pub(crate) fn print(&self) -> Result<()> {
         to_stdout(self.0.as_bytes())
@@ -70,6 +76,11 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(value)?;
     text.push(b'\n');
     to_stdout(&text)
+}
+
+/// Writes text to standard output as it is.
+pub(crate) fn raw(text: &str) -> Result<()> {
+    to_stdout(text.as_bytes())
 }
 
 fn to_stdout(bytes: &[u8]) -> Result<()> {

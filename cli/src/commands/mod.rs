@@ -2,6 +2,7 @@
 
 mod create;
 mod detail;
+mod devices;
 mod examine;
 mod facts;
 mod format;
@@ -32,6 +33,7 @@ use crate::failure::{Failure, Result};
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Devices(devices::Devices),
     Create(create::Create),
     Detail(detail::Detail),
     Examine(examine::Examine),
@@ -54,6 +56,7 @@ impl Command {
     /// Does it.
     pub(crate) fn run(&self) -> Result<()> {
         match self {
+            Self::Devices(command) => command.run(),
             Self::Create(command) => command.run(),
             Self::Detail(command) => command.run(),
             Self::Examine(command) => command.run(),
