@@ -115,6 +115,8 @@ pub struct LaneStats {
     devices: Vec<DeviceCounts>,
     /// Split requests.
     split: ByKind,
+    /// How often the worker that has the lane was woken for a request.
+    wake_ups: u64,
 }
 
 impl LaneStats {
@@ -122,7 +124,14 @@ impl LaneStats {
         Self {
             devices: vec![DeviceCounts::default(); devices],
             split: ByKind::default(),
+            wake_ups: 0,
         }
+    }
+
+    /// The same, of a lane whose worker was woken so often.
+    pub(crate) fn with_wake_ups(mut self, wake_ups: u64) -> Self {
+        self.wake_ups = wake_ups;
+        self
     }
 
     /// A request that was one operation on one device.
@@ -163,6 +172,13 @@ impl LaneStats {
             .then(|| sum(counts.into_iter().flatten()).told())
     }
 
+    /// How often a worker of a [`Handle`](crate::Handle) that slept was woken for a request. One
+    /// wake-up serves all requests that came before the worker looked, and one that is awake needs
+    /// none. Zero for a lane of one's own.
+    pub fn wake_ups(&self) -> u64 {
+        self.wake_ups
+    }
+
     /// Adds what another lane over the same devices did.
     pub fn merge(&mut self, other: &Self) {
         if self.devices.len() < other.devices.len() {
@@ -174,6 +190,7 @@ impl LaneStats {
             mine.parts.merge(&theirs.parts);
         }
         self.split.merge(&other.split);
+        self.wake_ups += other.wake_ups;
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod backlog;
 mod futures;
+mod wake_ups;
 
 use std::path::PathBuf;
 use std::sync::Arc;

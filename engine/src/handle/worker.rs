@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use slab::Slab;
@@ -97,6 +98,12 @@ fn closed(token: u64, kind: OpKind, buffers: Buffers) -> Completion {
 pub(super) struct Inbox {
     /// Changes when there is room.
     state: Gate<InboxState>,
+    /// The worker sleeps, or is about to, and wants to be woken for a job.
+    ///
+    /// It is set under the lock, when there was nothing to do, and looked at under the lock by
+    /// whoever brings a job; so no job is left lying before a sleeping worker. A worker that is awake
+    /// takes it back without the lock: whoever still sees it set wakes it once for nothing.
+    is_asleep: AtomicBool,
     capacity: usize,
     waker: Arc<dyn Wake>,
 }
@@ -107,8 +114,8 @@ struct InboxState {
     /// Futures that found no room.
     waiting: Vec<Waker>,
     stats_wanted: Vec<Reply<LaneStats>>,
-    /// The worker sleeps, or is about to, and wants to be woken for a job.
-    sleeping: bool,
+    /// How often the worker was woken for a job.
+    wake_ups: u64,
     closed: bool,
 }
 
@@ -125,7 +132,8 @@ impl Inbox {
             return Err(job);
         }
         state.jobs.push_back(job);
-        let wake = std::mem::take(&mut state.sleeping);
+        let wake = self.is_asleep.swap(false, Ordering::Relaxed);
+        state.wake_ups += u64::from(wake);
         drop(state);
         if wake {
             self.waker.wake();
@@ -172,7 +180,6 @@ impl Inbox {
             return None;
         }
         state.stats_wanted.push(wanted);
-        state.sleeping = false;
         drop(state);
         self.waker.wake();
         awaited.wait()
@@ -182,12 +189,25 @@ impl Inbox {
     fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        state.sleeping = false;
         let waiting = std::mem::take(&mut state.waiting);
         drop(state);
         self.state.notify_all();
         waiting.into_iter().for_each(wake);
         self.waker.wake();
+    }
+}
+
+impl InboxState {
+    /// The futures to be woken when `count` jobs were taken: as many as there is new room for, in the
+    /// order in which they came. All of them once the inbox is empty, for then nobody would come to
+    /// wake the rest, and one that was woken may have been given up.
+    fn take_waiting(&mut self, count: usize) -> Vec<Waker> {
+        let woken = if count > 0 && self.jobs.is_empty() {
+            self.waiting.len()
+        } else {
+            count.min(self.waiting.len())
+        };
+        self.waiting.drain(..woken).collect()
     }
 }
 
@@ -233,6 +253,7 @@ impl Worker {
                             "room in front of a worker",
                             InboxState::default(),
                         ),
+                        is_asleep: AtomicBool::new(false),
                         capacity: backlog,
                         waker: lane.waker(),
                     });
@@ -321,7 +342,14 @@ impl Running {
                 let token = self.answers.insert(answer) as u64;
                 self.lane.submit(Request { token, ..request }, &segments);
             }
-            match self.lane.wait_or_wake(&mut completions) {
+            let visit = if self.may_sleep() {
+                let visit = self.lane.wait_or_wake(&mut completions);
+                self.inbox.0.is_asleep.store(false, Ordering::Relaxed);
+                visit
+            } else {
+                self.lane.poll(&mut completions).map(drop)
+            };
+            match visit {
                 Ok(()) => refusals = 0,
                 Err(error) => {
                     tracing::warn!(%error, "a worker's queue");
@@ -338,26 +366,42 @@ impl Running {
         }
     }
 
+    /// Whether there is nothing to do but wait: for completions when the lane is full, else for
+    /// either those or a job, which then wakes the worker.
+    fn may_sleep(&self) -> bool {
+        if self.room() == 0 {
+            return true;
+        }
+        let inbox = &*self.inbox.0;
+        let state = inbox.state.lock();
+        let is_idle = state.jobs.is_empty() && state.stats_wanted.is_empty() && !state.closed;
+        if is_idle {
+            inbox.is_asleep.store(true, Ordering::Relaxed);
+        }
+        // The last jobs of a closed inbox are waited for as those of a full lane.
+        is_idle || (state.closed && state.jobs.is_empty() && self.lane.in_flight() > 0)
+    }
+
+    /// How many more requests the lane takes at once.
+    fn room(&self) -> usize {
+        self.lane.depth().saturating_sub(self.lane.in_flight())
+    }
+
     /// Takes as many jobs as the lane has room for. Returns whether the inbox is closed.
     fn take_jobs(&mut self, batch: &mut Vec<Job>) -> bool {
-        let room = self.lane.depth().saturating_sub(self.lane.in_flight());
+        let room = self.room();
         let inbox = &*self.inbox.0;
         let mut state = inbox.state.lock();
         let stats_wanted = std::mem::take(&mut state.stats_wanted);
+        let wake_ups = state.wake_ups;
         let count = room.min(state.jobs.len());
         batch.extend(state.jobs.drain(..count));
-        // With jobs left over the lane is full, and its completions are what to wake up for.
-        state.sleeping = state.jobs.is_empty();
         let closed = state.closed;
-        let waiting = if count > 0 {
-            std::mem::take(&mut state.waiting)
-        } else {
-            Vec::new()
-        };
+        let waiting = state.take_waiting(count);
         drop(state);
         // Histograms take a while to copy: nobody who has a job to hand over waits for that.
         for wanted in stats_wanted {
-            wanted.give(self.lane.stats());
+            wanted.give(self.lane.stats().with_wake_ups(wake_ups));
         }
         if count > 0 {
             inbox.state.notify_all();
