@@ -6,6 +6,7 @@
 
 mod commits;
 mod failures;
+mod many;
 mod requests;
 mod sizes;
 

@@ -10,8 +10,8 @@ use swath_engine::{
 use crate::error::Result;
 use crate::signature::{Ends, SIGNATURE_AREA_BYTES, Signature, recognise};
 use crate::superblock::{
-    COPY_COUNT, CopyFault, CopyResult, DecodeError, HEAD_COPY_OFFSET, MemberMap, Rewrite,
-    SUPERBLOCK_BYTES, Superblock, UPDATE_STEPS, decode, encode,
+    COPY_COUNT, CopyFault, CopyResult, DecodeError, MemberMap, Rewrite, SUPERBLOCK_BYTES,
+    Superblock, UPDATE_STEPS, decode, encode,
 };
 
 /// A lane for the few blocks of metadata: plain calls on the caller's thread, one after the other,
@@ -28,15 +28,16 @@ pub(crate) fn lane(platform: &dyn Platform, devices: &[Arc<dyn Device>]) -> Resu
 
 /// A lane for the steps of a commit: a write or a flush of several members is under way on all of
 /// them at once. With the poison of an open volume: the first failure sets it, and no write or flush
-/// starts once it is set.
+/// starts once it is set. The queue probes at `probe_offset`, if there is one.
 pub(crate) fn commit_lane(
     platform: &dyn Platform,
     devices: &[Arc<dyn Device>],
     poison: Arc<Poison>,
+    probe_offset: Option<u64>,
 ) -> Result<Lane> {
     let queue = QueueOptions {
         depth: u32::try_from(devices.len()).expect("a volume has at most 128 members"),
-        probe_offset: HEAD_COPY_OFFSET,
+        probe_offset,
         ..QueueOptions::default()
     };
     open(platform, devices, queue, Some(poison))

@@ -182,8 +182,10 @@ pub struct QueueOptions {
     /// sync: how many threads. 0: the caller's own thread, within `poll` and `wait`.
     /// Default: 0 for devices in memory, else the depth, at most 16.
     pub sync_threads: Option<usize>,
-    /// Offset of a block that has been written, on every device: what probes read.
-    pub probe_offset: u64,
+    /// Offset of a block that has been written, on every device: what io_uring's probe reads, since
+    /// a ring can be set up that then fails on a device. None: it is not probed, because a queue like
+    /// this one has worked on these devices.
+    pub probe_offset: Option<u64>,
 }
 
 impl Default for QueueOptions {
@@ -195,7 +197,7 @@ impl Default for QueueOptions {
             sqpoll_idle_ms: None,
             pools: Vec::new(),
             sync_threads: None,
-            probe_offset: 0,
+            probe_offset: Some(0),
         }
     }
 }

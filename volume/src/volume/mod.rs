@@ -25,11 +25,13 @@ pub use scope::VolumeScope;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use swath_engine::{Device, Gate, Handle, HandleOptions, Lane, LaneOptions, Platform, Poison};
+use swath_engine::{
+    Backend, Device, Gate, Handle, HandleOptions, Lane, LaneOptions, Platform, Poison,
+    QueueDescription,
+};
 use uuid::Uuid;
 
 use self::bytes::Alignment;
@@ -66,6 +68,8 @@ struct Shared {
     /// Whether somebody has claimed the root record for himself.
     root_is_claimed: AtomicBool,
     write_locks: WriteLocks,
+    /// Whether io_uring has been seen to work on all members.
+    uring_works: AtomicBool,
     handle_options: HandleOptions,
     handle: OnceLock<Handle>,
     /// Held by whoever starts the handle.
@@ -105,6 +109,7 @@ impl Volume {
             root: Gate::new(&*platform, "the root record", root),
             root_is_claimed: AtomicBool::new(false),
             write_locks: WriteLocks::new(&*platform),
+            uring_works: AtomicBool::new(false),
             handle_options,
             handle: OnceLock::new(),
             handle_start: Gate::new(&*platform, "the start of the worker lanes", ()),
@@ -257,16 +262,28 @@ impl Shared {
     fn lane_options(&self, options: &LaneOptions) -> LaneOptions {
         let mut options = options.clone();
         options.poison = Some(Arc::clone(&self.poison));
-        options.queue.probe_offset = HEAD_COPY_OFFSET;
+        options.queue.probe_offset = self.probe_offset(options.queue.iopoll);
         options
     }
 
     fn engine_lane(&self, options: &LaneOptions) -> Result<Lane> {
-        Ok(Lane::open(
-            &*self.platform,
-            &self.devices,
-            &self.lane_options(options),
-        )?)
+        let lane = Lane::open(&*self.platform, &self.devices, &self.lane_options(options))?;
+        self.remember(lane.description(), options.queue.iopoll);
+        Ok(lane)
+    }
+
+    /// Where a queue's probe reads: a block that is written. None once a plain ring worked: to ask
+    /// every member again for every lane takes longer than the rest of its opening.
+    fn probe_offset(&self, is_iopoll: bool) -> Option<u64> {
+        let is_known = !is_iopoll && self.uring_works.load(Ordering::Relaxed);
+        (!is_known).then_some(HEAD_COPY_OFFSET)
+    }
+
+    /// Takes note of a queue that opened on all members.
+    fn remember(&self, queue: &QueueDescription, is_iopoll: bool) {
+        if queue.backend == Backend::Uring && !is_iopoll {
+            self.uring_works.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Refuses what changes a volume that is read-only or poisoned.

@@ -61,7 +61,13 @@ impl Volume {
         // The lane shares the volume's poison: it stops between any two operations when another
         // way into the volume fails.
         let poison = Arc::clone(&shared.poison);
-        let mut lane = metadata::commit_lane(&*shared.platform, &shared.devices, poison)?;
+        let mut lane = metadata::commit_lane(
+            &*shared.platform,
+            &shared.devices,
+            poison,
+            shared.probe_offset(false),
+        )?;
+        shared.remember(lane.description(), false);
         metadata::flush(&mut lane).map_err(|cause| {
             self.stop(&cause);
             cause.context("nothing was committed: the flush before the root record failed")

@@ -189,6 +189,7 @@ impl Shared {
             let mut options = self.handle_options.clone();
             options.lane = self.lane_options(&options.lane);
             let handle = Handle::start(&self.platform, &self.devices, &options)?;
+            self.remember(handle.description(), options.lane.queue.iopoll);
             // Nobody else starts one while the lock is held.
             let _ = self.handle.set(handle);
         }

@@ -86,8 +86,10 @@ pub(super) fn open(
         _pools: options.pools.clone(),
         devices: devices.to_vec(),
     };
-    for (slot, device) in devices.iter().enumerate() {
-        probe(&mut queue, slot, &**device, options.probe_offset)?;
+    if let Some(offset) = options.probe_offset {
+        for (slot, device) in devices.iter().enumerate() {
+            probe(&mut queue, slot, &**device, offset)?;
+        }
     }
     Ok(queue)
 }
