@@ -1,6 +1,7 @@
 //! How a store works: queues, buffers and how much memory they take.
 
 use swath_engine::LaneOptions;
+use swath_volume::Tuned;
 
 use crate::extent::UNIT_BYTES;
 use crate::index::BLOCK_BYTES;
@@ -34,6 +35,23 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
+    /// The defaults, with as much in flight as [`Volume::tuned`](swath_volume::Volume::tuned) found
+    /// for the volume, in the store's own transfers of 1 MiB, and memory for it. A writer holds twice
+    /// that, so that it fills one half while the drives have the other.
+    pub fn tuned(tuned: &Tuned) -> Self {
+        let depth = tuned
+            .large
+            .in_flight_bytes()
+            .div_ceil(BLOCK_BYTES)
+            .clamp(1, 256);
+        let defaults = Self::default();
+        Self {
+            depth: u32::try_from(depth).expect("at most 256"),
+            pool_bytes: defaults.pool_bytes.max(2 * depth * PIECE_BYTES as u64),
+            ..defaults
+        }
+    }
+
     /// How many buffers of a block and its slack a pool of this size has.
     pub(crate) fn piece_count(&self) -> usize {
         let pieces = self.pool_bytes / PIECE_BYTES as u64;

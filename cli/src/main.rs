@@ -58,6 +58,7 @@ Examples:
   swath detail /data/volume                       what is it, and is it whole
   swath write /data/volume < model.bin            bytes in
   swath read /data/volume --length 1m | sha256sum bytes out
+  swath tune /data/volume                         which transfers its drives want
   swath wipe /data/volume                         forget the volume
 
   swath save /data/volume --step 100 model.safetensors

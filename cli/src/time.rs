@@ -1,4 +1,28 @@
-//! Seconds since 1970 as a date in UTC.
+//! Seconds since 1970 as a date in UTC, and times as people type them.
+
+use std::time::Duration;
+
+/// Reads a time from the command line: seconds, or with a unit, as in `500ms`, `2s`, `1m`.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit_s = match &text[digits.len()..] {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        _ => f64::NAN,
+    };
+    let is_number = digits
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let seconds = digits
+        .parse()
+        .map_or(f64::NAN, |number: f64| number * unit_s);
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) if is_number && !time.is_zero() => Ok(time),
+        _ => Err("not a time: write seconds, or 500ms, 2s, 1m".to_owned()),
+    }
+}
 
 /// `2026-01-31 23:59:58 UTC`, by the proleptic Gregorian calendar.
 pub(crate) fn utc(unix_s: u64) -> String {
@@ -41,6 +65,36 @@ fn date(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_seconds_unless_they_say_otherwise() {
+        for (text, milliseconds) in [
+            ("2", 2000),
+            ("0.5", 500),
+            ("30ms", 30),
+            ("2s", 2000),
+            ("1m", 60_000),
+        ] {
+            assert_eq!(
+                parse(text),
+                Ok(Duration::from_millis(milliseconds)),
+                "{text}"
+            );
+        }
+        for text in [
+            "",
+            "s",
+            "0",
+            "-1",
+            "1e3",
+            "inf",
+            "nan",
+            "2 h",
+            "99999999999999999999m",
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn known_instants() {

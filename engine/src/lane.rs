@@ -693,6 +693,11 @@ impl Lane {
             .map_or_else(LaneStats::default, |stats| std::mem::replace(stats, empty))
     }
 
+    /// Nanoseconds on the clock that latencies are measured by. The zero point is arbitrary.
+    pub fn now_ns(&self) -> u64 {
+        self.queue.now_ns()
+    }
+
     /// A handle by which another thread makes a blocked [`wait_or_wake`](Self::wait_or_wake)
     /// return.
     pub(crate) fn waker(&mut self) -> Arc<dyn Wake> {

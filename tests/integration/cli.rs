@@ -16,6 +16,7 @@ mod create;
 mod members;
 mod metadata;
 mod permissions;
+mod tune;
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;

@@ -9,6 +9,7 @@ mod failures;
 mod many;
 mod requests;
 mod sizes;
+mod tuned;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -36,6 +36,7 @@ mod metadata;
 
 mod discover;
 mod examine;
+mod tune;
 mod volume;
 mod wipe;
 
@@ -46,6 +47,7 @@ pub use layout::{CHUNK_BYTES_DEFAULT, CHUNK_BYTES_UNIT, LAYOUT_RAID0, Layout, ME
 pub use member::Member;
 pub use root::{ROOT_BYTES_MAX, RootRecord};
 pub use superblock::Superblock;
+pub use tune::{Answered, Tried, TuneOptions, Tuned};
 pub use uuid::Uuid;
 pub use volume::{CreateOptions, Guest, OpenOptions, RootClaim, Volume, VolumeLane, VolumeScope};
 pub use wipe::{WipeReport, wipe, wipe_on};

@@ -17,6 +17,7 @@ mod show;
 mod space;
 mod store;
 mod transfer;
+mod tune;
 mod verify;
 mod wipe;
 mod write;
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Create(create::Create),
     Detail(detail::Detail),
     Examine(examine::Examine),
+    Tune(tune::Tune),
     Wipe(wipe::Wipe),
     Read(read::Read),
     Write(write::Write),
@@ -60,6 +62,7 @@ impl Command {
             Self::Create(command) => command.run(),
             Self::Detail(command) => command.run(),
             Self::Examine(command) => command.run(),
+            Self::Tune(command) => command.run(),
             Self::Wipe(command) => command.run(),
             Self::Read(command) => command.run(),
             Self::Write(command) => command.run(),

@@ -196,6 +196,11 @@ impl VolumeLane {
         self.lane.take_stats()
     }
 
+    /// As [`Lane::now_ns`].
+    pub fn now_ns(&self) -> u64 {
+        self.lane.now_ns()
+    }
+
     /// The volume it belongs to.
     pub fn volume(&self) -> Volume {
         Volume(Arc::clone(&self.shared))

@@ -14,6 +14,7 @@ mod open;
 mod root;
 mod scope;
 mod shared;
+mod tuned;
 mod write_locks;
 
 pub use create::CreateOptions;
