@@ -56,6 +56,8 @@ impl Text {
                 write!(self.0, "   {cell:>width$}")
             };
         }
+        // An empty last cell leaves no blanks behind.
+        self.0.truncate(self.0.trim_end_matches(' ').len());
         self.0.push('\n');
     }
 
