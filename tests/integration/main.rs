@@ -13,6 +13,7 @@ mod checkpoint_bench;
 mod cli;
 mod devices;
 mod handle;
+mod inventory;
 mod kills;
 mod lane_faults;
 mod leases;

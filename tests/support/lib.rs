@@ -8,6 +8,7 @@
 //! - [`checkpoints`]: tensors made from a number, saved and compared; stores to save them in.
 //! - [`parsers`]: every parser of bytes from elsewhere, and what must hold of it.
 //! - [`binaries`]: the workspace's programs, built and found.
+//! - [`sysfs`]: machines with drives, as recorded trees of sysfs and raw pages.
 //! - [`skipped()`]: how a test says what it leaves out.
 
 pub mod binaries;
@@ -18,5 +19,6 @@ pub mod parsers;
 pub mod seed;
 pub mod sim;
 mod skipped;
+pub mod sysfs;
 
 pub use skipped::skipped;
