@@ -13,6 +13,7 @@
 mod bytes;
 mod checkpoints;
 mod create;
+mod devices;
 mod members;
 mod metadata;
 mod permissions;
@@ -181,7 +182,7 @@ fn help_and_version_are_there() {
     let output = done(run("--version", &[], &[]));
     assert!(output.stdout.starts_with(b"swath "));
     for subcommand in [
-        "create", "detail", "examine", "wipe", "read", "write", "rename",
+        "create", "detail", "devices", "examine", "wipe", "read", "write", "rename",
     ] {
         let output = done(run(subcommand, &["--help"], &[]));
         let help = stdout(&output);

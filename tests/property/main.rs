@@ -11,6 +11,7 @@
 )]
 
 mod layout;
+mod pages;
 mod store_model;
 mod store_round_trip;
 mod superblock;

@@ -8,7 +8,7 @@ use std::process;
 use swath_tests::binaries::swath;
 use swath_tests::skipped;
 
-use super::{refused, text};
+use super::{done, json, refused, text};
 
 /// Runs the command as a user who is not root.
 struct Unprivileged {
@@ -101,4 +101,20 @@ fn what_one_has_no_permission_for_is_named() {
     }
     fs::set_permissions(&member, fs::Permissions::from_mode(0o600)).unwrap();
     assert!(fs::read(&member).unwrap() == vec![0; 8 << 20]);
+}
+
+#[test]
+fn the_inventory_works_for_who_is_not_root() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(user) = Unprivileged::in_directory(directory.path()) else {
+        return;
+    };
+    let mut command = user.command();
+    let report = json(&done(command.args(["devices", "--json"]).output().unwrap()));
+    let devices = report["devices"].as_array().unwrap();
+    let with_more = devices.iter().filter(|it| it["needs_root"] == true);
+    assert_eq!(report["summary"]["needs_root"], with_more.count());
+    for device in devices {
+        assert!(device["capacity_bytes"].is_u64(), "{device}");
+    }
 }
