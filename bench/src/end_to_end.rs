@@ -8,7 +8,7 @@ use swath_engine::{Backend, FileFill, QueueOptions};
 use crate::report::{Report, VolumeReport, render_tables, write_json};
 use crate::{
     Campaign, DataState, Depth, Environment, Error, ErrorKind, Interrupt, MembersOptions, Pattern,
-    Plan, Progress, RunOptions, Runner, Side, Subject, SubjectOptions, carry_out, matrix,
+    Pinning, Plan, Progress, RunOptions, Runner, Side, Subject, SubjectOptions, carry_out, matrix,
 };
 
 const MEMBER_BYTES: u64 = 64 << 20;
@@ -36,7 +36,8 @@ fn run_options(backend: Backend, interrupt: &Interrupt) -> RunOptions {
         batch: 32,
         reap: None,
         seed: 7,
-        pin: true,
+        pinning: Pinning::Each,
+        unique_writes: true,
         interrupt: interrupt.clone(),
     }
 }

@@ -82,7 +82,7 @@ pub use members::{MembersOptions, TemporaryMembers, check_room, default_parent};
 pub use plan::{Depth, Plan, matrix};
 pub use progress::Progress;
 pub use random::Random;
-pub use runner::{Measurement, RunOptions, Runner};
+pub use runner::{Measurement, Pinning, RunOptions, Runner};
 pub use size::{format_bytes, format_duration, format_size};
 pub use size::{parse_duration, parse_size, parse_size_list};
 pub use subject::{DataState, Preparation, Subject, SubjectOptions};

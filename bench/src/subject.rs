@@ -309,23 +309,29 @@ impl Subject {
     /// Whether the volume's blocks are written at this moment. What the run wrote itself it knows;
     /// the rest it asks the file system.
     pub fn data_state(&self) -> DataState {
-        if let Some(known) = self.state_known {
-            return known;
-        }
-        let states =
-            self.volume.iter().flat_map(Volume::members).map(|member| {
-                match written_state(
-                    member.device.as_ref(),
-                    member.data_offset,
-                    member.data_bytes,
-                ) {
-                    WrittenState::Written => DataState::Written,
-                    WrittenState::Partly { .. } => DataState::Partly,
-                    WrittenState::Unwritten => DataState::Unwritten,
-                    WrittenState::Unknown => DataState::Unknown,
-                }
-            });
-        states.reduce(combine).unwrap_or(DataState::Unknown)
+        self.state_known.unwrap_or_else(|| {
+            let states = self.member_states().into_iter();
+            states.reduce(combine).unwrap_or(DataState::Unknown)
+        })
+    }
+
+    /// What the file system says at this moment of the blocks of each member, in the volume's
+    /// order, whatever is known besides.
+    pub fn member_states(&self) -> Vec<DataState> {
+        let members = self.volume.iter().flat_map(Volume::members);
+        let states = members.map(|member| {
+            match written_state(
+                member.device.as_ref(),
+                member.data_offset,
+                member.data_bytes,
+            ) {
+                WrittenState::Written => DataState::Written,
+                WrittenState::Partly { .. } => DataState::Partly,
+                WrittenState::Unwritten => DataState::Unwritten,
+                WrittenState::Unknown => DataState::Unknown,
+            }
+        });
+        states.collect()
     }
 }
 

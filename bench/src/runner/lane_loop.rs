@@ -6,7 +6,7 @@
 //!   caller would feel, and a request that lies on several members counts once, until its last part
 //!   is there.
 //! - Data written is incompressible, and a counter in each 4 KiB makes every write unlike any
-//!   other.
+//!   other, unless the run does without.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -176,13 +176,16 @@ impl<'run, T: Target> LaneLoop<'run, T> {
     #[inline]
     fn submit_batch(&mut self) {
         let is_write = self.shared.cell.pattern.is_write();
+        let is_unique = self.shared.options.unique_writes;
         for _ in 0..self.free.len().min(self.shared.options.batch()) {
             let Some(mut buffer) = self.free.pop() else {
                 break;
             };
             let position = self.cursor.next_position();
             if is_write {
-                self.stamp(&mut buffer);
+                if is_unique {
+                    self.stamp(&mut buffer);
+                }
                 self.target.write(position, buffer);
             } else {
                 self.target.read(position, buffer);

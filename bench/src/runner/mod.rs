@@ -31,6 +31,17 @@ use lane_loop::{LaneOutcome, Shared};
 /// How often the watching thread wakes up to draw and to look for an interrupt.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Which cores lanes keep to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pinning {
+    /// None: they wander.
+    Free,
+    /// Each lane to a core of its own, as far as there are as many.
+    Each,
+    /// All of them to this one.
+    To(usize),
+}
+
 /// How cells are run, the same for all of them.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
@@ -46,8 +57,12 @@ pub struct RunOptions {
     pub reap: Option<u32>,
     /// What offsets and data are drawn from.
     pub seed: u64,
-    /// Whether each lane keeps to a core of its own.
-    pub pin: bool,
+    /// Which cores lanes keep to.
+    pub pinning: Pinning,
+    /// Whether each 4 KiB written is made unlike any other, so that a drive that looks for
+    /// duplicates finds none. Without, a lane writes the same incompressible buffers again and
+    /// again, as other programs do.
+    pub unique_writes: bool,
     /// What stops a run early.
     pub interrupt: Interrupt,
 }
@@ -62,7 +77,8 @@ impl RunOptions {
             batch: 64,
             reap: None,
             seed: 42,
-            pin: true,
+            pinning: Pinning::Each,
+            unique_writes: true,
             interrupt,
         }
     }
@@ -187,10 +203,10 @@ fn run_lanes(
 ) -> Result<Vec<LaneOutcome>> {
     let lanes = shared.cell.lanes;
     let gate = Gate::new(lanes);
-    let cores = if shared.options.pin {
-        cpu::available()
-    } else {
-        Vec::new()
+    let cores = match shared.options.pinning {
+        Pinning::Free => Vec::new(),
+        Pinning::Each => cpu::available(),
+        Pinning::To(core) => vec![core],
     };
     let results = thread::scope(|scope| {
         let (running, all_done) = mpsc::channel::<()>();

@@ -2,7 +2,8 @@
 
 use swath_bench::command_line::MEMBER_OVERHEAD_BYTES;
 use swath_bench::{
-    Interrupt, MembersOptions, Pattern, Plan, RunOptions, Side, Space, SubjectOptions, matrix,
+    Interrupt, MembersOptions, Pattern, Pinning, Plan, RunOptions, Side, Space, SubjectOptions,
+    matrix,
 };
 use swath_engine::{FileFill, QueueOptions};
 use swath_volume::CHUNK_BYTES_DEFAULT;
@@ -126,7 +127,12 @@ impl Options {
             batch: self.batch,
             reap: self.reap,
             seed: self.seed,
-            pin: !self.no_pin,
+            pinning: if self.no_pin {
+                Pinning::Free
+            } else {
+                Pinning::Each
+            },
+            unique_writes: true,
             interrupt: interrupt.clone(),
         }
     }
