@@ -3,14 +3,16 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 
 use crate::error::{Error, Result};
 use crate::members::{MembersOptions, check_room, default_parent};
+use crate::plan::Depth;
 use crate::progress::Progress;
 use crate::report::{ReportFile, is_standard_output};
-use crate::size::{format_bytes, parse_size};
+use crate::size::{format_bytes, parse_duration, parse_size};
 
 /// Chunks and members are multiples of this.
 const UNIT_BYTES: u64 = 4096;
@@ -180,6 +182,37 @@ pub fn parse_unit(text: &str) -> Result<u64> {
         Ok(bytes)
     } else {
         Err(Error::usage(format!("{text} is not a multiple of 4k")))
+    }
+}
+
+/// A depth: `auto` or a number.
+///
+/// # Errors
+///
+/// Neither, or one that no queue has.
+pub fn parse_depth(text: &str) -> Result<Depth> {
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(Depth::Auto);
+    }
+    match text.parse() {
+        Ok(depth @ 1..=4096) => Ok(Depth::Fixed(depth)),
+        _ => Err(Error::usage(format!(
+            "'{text}' is not a depth; give 1 to 4096, or auto"
+        ))),
+    }
+}
+
+/// A time in which something can be measured.
+///
+/// # Errors
+///
+/// No time, or none at all.
+pub fn parse_runtime(text: &str) -> Result<Duration> {
+    let runtime = parse_duration(text)?;
+    if runtime.is_zero() {
+        Err(Error::usage("nothing can be measured in no time"))
+    } else {
+        Ok(runtime)
     }
 }
 

@@ -70,6 +70,8 @@ mod campaign;
 
 pub mod checkpoint;
 
+pub mod compare;
+
 pub mod command_line;
 
 pub use campaign::{Campaign, carry_out};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use swath_bench::command_line::{
-    MEMBER_OVERHEAD_BYTES, ReportArguments, VolumeArguments, parse_unit,
+    MEMBER_OVERHEAD_BYTES, ReportArguments, VolumeArguments, parse_depth, parse_runtime, parse_unit,
 };
 use swath_bench::{Depth, Error, Pattern, Result, format_size, parse_duration, parse_size_list};
 use swath_engine::Backend;
@@ -146,27 +146,6 @@ pub(crate) struct Sizes(pub(crate) Vec<u64>);
 pub(crate) enum FillChoice {
     Written,
     Unwritten,
-}
-
-fn parse_depth(text: &str) -> Result<Depth> {
-    if text.eq_ignore_ascii_case("auto") {
-        return Ok(Depth::Auto);
-    }
-    match text.parse() {
-        Ok(depth @ 1..=4096) => Ok(Depth::Fixed(depth)),
-        _ => Err(Error::usage(format!(
-            "'{text}' is not a depth; give 1 to 4096, or auto"
-        ))),
-    }
-}
-
-fn parse_runtime(text: &str) -> Result<Duration> {
-    let runtime = parse_duration(text)?;
-    if runtime.is_zero() {
-        Err(Error::usage("nothing can be measured in no time"))
-    } else {
-        Ok(runtime)
-    }
 }
 
 impl Options {
