@@ -6,11 +6,11 @@
 
 use std::collections::VecDeque;
 
-use swath_engine::ScopeCompletion;
+use swath_engine::ScopeMemory;
 
 use crate::blob::usize_of;
 use crate::error::{Error, Result};
-use crate::index::TensorEntry;
+use crate::index::{BLOCK_BYTES, TensorEntry};
 use crate::sums::BlockSums;
 use crate::transfer::pieces;
 use crate::writer::{Put, Writer};
@@ -53,7 +53,7 @@ impl Writer {
     ) -> std::result::Result<Vec<BlockSums>, (Error, usize)> {
         let (window, chunk_bytes) = (self.window, self.chunk_bytes);
         let wholes = puts.iter().map(|put| self.whole_blocks(put.entry.length));
-        let mut transfers = puts
+        let transfers = puts
             .iter()
             .zip(wholes.collect::<Vec<_>>())
             .enumerate()
@@ -67,13 +67,21 @@ impl Writer {
                     })
                 })
             });
+        let mut transfers = transfers.peekable();
         let mut trail = Trail::new(puts.len());
+        let window_bytes = window * usize_of(BLOCK_BYTES);
         self.lane.scope(|scope| {
-            let mut ends = Vec::with_capacity(window);
+            let mut ends = Vec::with_capacity(2 * window);
+            let mut bytes_in_flight = 0;
             loop {
-                while scope.in_flight() < window
-                    && let Some(transfer) = transfers.next()
-                {
+                // Drives are kept busy by bytes: beside the short ones at the ends of tensors, a few
+                // more may be in flight.
+                while let Some(transfer) = transfers.next_if(|next| {
+                    let is_light = scope.in_flight() < 2 * window
+                        && bytes_in_flight + next.memory.len() <= window_bytes;
+                    scope.in_flight() < window || is_light
+                }) {
+                    bytes_in_flight += transfer.memory.len();
                     scope.write(transfer.offset, transfer.memory, transfer.number as u64);
                     trail.push(transfer);
                 }
@@ -84,9 +92,13 @@ impl Writer {
                 scope
                     .wait(usize::from(is_summed), &mut ends)
                     .map_err(|error| (error.into(), 0))?;
-                for ScopeCompletion { token, result, .. } in ends.drain(..) {
-                    let number = usize_of(token);
-                    result.map_err(|error| (error.into(), number))?;
+                for end in ends.drain(..) {
+                    let ScopeMemory::Write(memory) = end.memory else {
+                        unreachable!("only writes were started")
+                    };
+                    bytes_in_flight -= memory.len();
+                    let number = usize_of(end.token);
+                    end.result.map_err(|error| (error.into(), number))?;
                 }
                 trail.sum_slice();
             }
