@@ -34,9 +34,10 @@ pub fn render_comparison_tables(report: &Comparison) -> String {
     let mut text = format!("\n{}", render_backend(&report.volume));
     let _ = write!(
         text,
-        "\nMedians of {} rounds; a ratio is Swath / fio, the median of the rounds (lowest to \
+        "\nMedians of {} round{}; a ratio is Swath / fio, the median of the rounds (lowest to \
          highest)\n{}\n",
         report.rounds,
+        if report.rounds == 1 { "" } else { "s" },
         cells_table(report)
     );
     if report.cells.iter().any(CellComparison::is_below_one) {
