@@ -129,15 +129,41 @@ fn tiny_benches() -> Vec<Command> {
         "--member-size",
         "64m",
     ];
+    let compare = [
+        "swath-compare",
+        "--",
+        "--size",
+        "64m",
+        "--cells",
+        "4k-randread,1m-write",
+        "--iodepth",
+        "2",
+    ];
+    let short = [
+        "--rounds",
+        "1",
+        "--runtime",
+        "50ms",
+        "--ramp-time",
+        "10ms",
+        "--probe-time",
+        "20ms",
+    ];
     let once = ["--saves", "1", "--rounds", "1"];
     let processes = ["--ranks", "2", "--processes"];
     let pure = ["-p", "swath-bench", "--bench", "pure", "--", "--test"];
-    vec![
+    let mut benches = vec![
         cargo(&[&run[..], &matrix[..], &cells[..]].concat()),
         cargo(&[&run[..], &checkpoint[..], &once[..]].concat()),
         cargo(&[&run[..], &checkpoint[..], &once[..], &processes[..]].concat()),
         cargo(&[&["bench", "--quiet"], &pure[..]].concat()),
-    ]
+    ];
+    if Command::new("fio").arg("--version").output().is_ok() {
+        benches.push(cargo(&[&run[..], &compare[..], &short[..]].concat()));
+    } else {
+        eprintln!("ci: benches: skipped: swath-compare, for there is no fio here");
+    }
+    benches
 }
 
 fn cargo(arguments: &[&str]) -> Command {

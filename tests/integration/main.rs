@@ -11,6 +11,7 @@
 
 mod checkpoint_bench;
 mod cli;
+mod compare;
 mod devices;
 mod handle;
 mod inventory;

@@ -41,6 +41,16 @@ pub fn swath_checkpoint() -> PathBuf {
     PATH.get_or_init(|| build("swath-checkpoint")).clone()
 }
 
+/// The `swath-compare` bench.
+///
+/// # Panics
+///
+/// When it cannot be built.
+pub fn swath_compare() -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| build("swath-compare")).clone()
+}
+
 fn build(binary: &str) -> PathBuf {
     let test = env::current_exe().expect("a running test has a path");
     let (target, profile) =
