@@ -38,6 +38,7 @@ fn run_options(backend: Backend, interrupt: &Interrupt) -> RunOptions {
         seed: 7,
         pinning: Pinning::Each,
         unique_writes: true,
+        latencies: true,
         interrupt: interrupt.clone(),
     }
 }

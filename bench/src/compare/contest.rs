@@ -404,6 +404,8 @@ impl<'run> Contest<'run> {
             seed: self.schedule.seed,
             pinning: Pinning::To(self.schedule.core),
             unique_writes: false,
+            // Nor does fio at its best.
+            latencies: false,
             ..RunOptions::new(self.interrupt.clone())
         };
         let runner = Runner::new(arena.subject().volume(), options);

@@ -45,6 +45,7 @@ pub(super) struct Shared<'run> {
 #[derive(Debug)]
 pub(super) struct LaneOutcome {
     pub(super) window_ns: u64,
+    pub(super) ios: u64,
     pub(super) stats: LaneStats,
     /// CPU time of the whole process but for the watcher, in this lane's window.
     pub(super) process_cpu_ns: u64,
@@ -103,6 +104,7 @@ impl<'run, T: Target> LaneLoop<'run, T> {
                     pools: vec![pool],
                     ..options.queue.clone()
                 },
+                statistics: options.latencies,
                 ..LaneOptions::default()
             },
         )?;
@@ -141,6 +143,7 @@ impl<'run, T: Target> LaneLoop<'run, T> {
         let mut pace = Pace::new(options.ramp_ns(), options.runtime_ns());
         let mut completions = Vec::with_capacity(self.free.len());
         let mut cpu_began_ns = 0;
+        let mut ios = 0;
         loop {
             self.submit_batch();
             if self.free.is_empty() {
@@ -149,17 +152,20 @@ impl<'run, T: Target> LaneLoop<'run, T> {
                 // The depth is not reached yet: start what is queued and go on submitting.
                 self.target.poll(&mut completions)?;
             }
+            ios += completions.len() as u64;
             self.take_back(&mut completions)?;
             let now_ns = elapsed_ns();
             match pace.advance(now_ns) {
                 Phase::Ramp | Phase::Measure => {}
                 Phase::Begin => {
                     self.target.take_stats();
+                    ios = 0;
                     cpu_began_ns = self.process_cpu_ns();
                 }
                 Phase::End => {
                     return Ok(Some(LaneOutcome {
                         window_ns: pace.window_ns(now_ns),
+                        ios,
                         stats: self.target.take_stats(),
                         process_cpu_ns: self.process_cpu_ns().saturating_sub(cpu_began_ns),
                         description: self.target.description().clone(),
@@ -177,32 +183,17 @@ impl<'run, T: Target> LaneLoop<'run, T> {
     fn submit_batch(&mut self) {
         let is_write = self.shared.cell.pattern.is_write();
         let is_unique = self.shared.options.unique_writes;
-        for _ in 0..self.free.len().min(self.shared.options.batch()) {
-            let Some(mut buffer) = self.free.pop() else {
-                break;
-            };
+        let kept = self.free.len().saturating_sub(self.shared.options.batch());
+        for mut buffer in self.free.drain(kept..) {
             let position = self.cursor.next_position();
             if is_write {
                 if is_unique {
-                    self.stamp(&mut buffer);
+                    stamp(&mut buffer, &mut self.stamp);
                 }
                 self.target.write(position, buffer);
             } else {
                 self.target.read(position, buffer);
             }
-        }
-    }
-
-    /// Makes a buffer's contents unlike anything written before.
-    #[inline]
-    fn stamp(&mut self, buffer: &mut Buffer) {
-        for unit in buffer
-            .as_mut_slice()
-            .unwrap_or_default()
-            .chunks_mut(STAMP_BYTES)
-        {
-            self.stamp = self.stamp.wrapping_add(1);
-            unit[..8].copy_from_slice(&self.stamp.to_le_bytes());
         }
     }
 
@@ -224,6 +215,15 @@ impl<'run, T: Target> LaneLoop<'run, T> {
     fn process_cpu_ns(&self) -> u64 {
         let watcher = self.shared.watcher_cpu_ns.load(Ordering::Relaxed);
         cpu::process_cpu_ns().saturating_sub(watcher)
+    }
+}
+
+/// Makes a buffer's contents unlike anything written before: `last` is what was stamped last.
+fn stamp(buffer: &mut Buffer, last: &mut u64) {
+    let bytes = buffer.as_mut_slice().unwrap_or_default();
+    for unit in bytes.chunks_mut(STAMP_BYTES) {
+        *last = last.wrapping_add(1);
+        unit[..8].copy_from_slice(&last.to_le_bytes());
     }
 }
 

@@ -63,6 +63,9 @@ pub struct RunOptions {
     /// duplicates finds none. Without, a lane writes the same incompressible buffers again and
     /// again, as other programs do.
     pub unique_writes: bool,
+    /// Whether latencies are kept. Without, a [`Measurement`] has none, and the lane's statistics
+    /// cost nothing: as with fio's `gtod_reduce`.
+    pub latencies: bool,
     /// What stops a run early.
     pub interrupt: Interrupt,
 }
@@ -79,6 +82,7 @@ impl RunOptions {
             seed: 42,
             pinning: Pinning::Each,
             unique_writes: true,
+            latencies: true,
             interrupt,
         }
     }
@@ -113,7 +117,7 @@ pub struct Measurement {
     pub ios: u64,
     /// Bytes moved within it.
     pub bytes: u64,
-    /// Latencies of these requests.
+    /// Latencies of these requests; all zero when they were not kept.
     pub latency: LatencySummary,
     /// CPU time of the process, helper threads and kernel workers included, the thread that draws
     /// the progress not, for each request.
@@ -259,19 +263,19 @@ fn run_lanes(
 /// Adds up what the lanes of a cell did.
 fn summarise(cell: &Cell, outcomes: Vec<LaneOutcome>) -> Result<Measurement> {
     let mut stats = LaneStats::default();
+    let mut ios = 0;
     let mut window_ns = 0;
     let mut cpu_ns_mean = 0.0;
     let lanes = outcomes.len() as f64;
     let mut queue = None;
     for outcome in outcomes {
         stats.merge(&outcome.stats);
+        ios += outcome.ios;
         window_ns = window_ns.max(outcome.window_ns);
         // Each lane saw the whole process in a window of nearly the same time.
         cpu_ns_mean += outcome.process_cpu_ns as f64 / lanes;
         queue.get_or_insert(outcome.description);
     }
-    let done = stats.total(cell.pattern.kind());
-    let ios = done.count;
     let (Some(queue), true) = (queue, ios > 0 && window_ns > 0) else {
         return Err(Error::new(
             ErrorKind::Failed,
@@ -282,7 +286,7 @@ fn summarise(cell: &Cell, outcomes: Vec<LaneOutcome>) -> Result<Measurement> {
         window: Duration::from_nanos(window_ns),
         ios,
         bytes: ios.saturating_mul(cell.block_bytes),
-        latency: LatencySummary::of(&done.latency_ns),
+        latency: LatencySummary::of(&stats.total(cell.pattern.kind()).latency_ns),
         cpu_ns_per_io: cpu_ns_mean / ios as f64,
         queue,
     })

@@ -133,6 +133,7 @@ impl Options {
                 Pinning::Each
             },
             unique_writes: true,
+            latencies: true,
             interrupt: interrupt.clone(),
         }
     }
