@@ -54,7 +54,7 @@ fn any_page_is_a_controller() {
 
 #[test]
 fn any_page_is_a_namespace_with_formats_that_can_be() {
-    check(2000, &pages::<IDENTIFY_BYTES>(), |page| {
+    check(2000, pages::<IDENTIFY_BYTES>(), |page| {
         let namespace = IdentifyNamespace::parse(&page);
         prop_assert!(namespace.formats.len() <= 64);
         prop_assert!(namespace.formats.iter().filter(|it| it.is_in_use).count() <= 1);
