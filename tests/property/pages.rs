@@ -33,7 +33,7 @@ fn is_printable(text: Option<&String>) -> bool {
 
 #[test]
 fn any_page_is_a_controller() {
-    check(2000, &pages::<IDENTIFY_BYTES>(), |page| {
+    check(2000, pages::<IDENTIFY_BYTES>(), |page| {
         let controller = IdentifyController::parse(&page);
         prop_assert!(is_printable(controller.serial.as_ref()));
         prop_assert!(is_printable(controller.model.as_ref()));
@@ -67,7 +67,7 @@ fn any_page_is_a_namespace_with_formats_that_can_be() {
 
 #[test]
 fn any_page_is_a_health_and_its_warnings_are_its_bits() {
-    check(2000, &pages::<HEALTH_BYTES>(), |page| {
+    check(2000, pages::<HEALTH_BYTES>(), |page| {
         let health = Health::parse(&page);
         let bits = CriticalWarning::ALL
             .iter()
@@ -76,7 +76,9 @@ fn any_page_is_a_health_and_its_warnings_are_its_bits() {
             .fold(0, |bits, (bit, _)| bits | 1_u8 << bit);
         prop_assert_eq!(bits, page[0]);
         prop_assert_eq!(health.spare_percent, page[3]);
-        prop_assert!(health.data_read_bytes == u64::MAX || health.data_read_bytes % 512_000 == 0);
+        prop_assert!(
+            health.data_read_bytes == u64::MAX || health.data_read_bytes.is_multiple_of(512_000)
+        );
         Ok(())
     });
 }

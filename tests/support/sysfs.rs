@@ -124,7 +124,7 @@ impl Machine {
         link(&function, "current", current);
         self.files(
             &format!("sys/devices/{function}"),
-            &[("numa_node", if index % 2 == 0 { "0" } else { "1" })],
+            &[("numa_node", if index.is_multiple_of(2) { "0" } else { "1" })],
         );
         let controller = format!("{function}/nvme/nvme{index}");
         self.files(
