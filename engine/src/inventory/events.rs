@@ -26,6 +26,9 @@ use crate::sys::clock::monotonic_ns;
 /// The most that is read: more than any kernel keeps, in case it talks faster than it is read.
 const BYTES_MAX: usize = 64 << 20;
 
+/// What a message's priority and facility are told apart by: the kernel's facility is 0.
+const FACILITY: u32 = 8;
+
 /// Events, oldest first, and when they were read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Events {
@@ -114,7 +117,9 @@ impl Event {
     pub fn parse(line: &str) -> Option<Self> {
         let (prefix, message) = line.split_once(';')?;
         let mut fields = prefix.split(',');
-        let _priority: u32 = fields.next()?.parse().ok()?;
+        let priority: u32 = fields.next()?.parse().ok()?;
+        // Programs may write to the log too; their messages have a facility above the kernel's own.
+        (priority < FACILITY).then_some(())?;
         let _sequence: u64 = fields.next()?.parse().ok()?;
         let since_boot_us = fields.next()?.parse().ok()?;
         Some(Self {
@@ -242,6 +247,8 @@ mod tests {
         assert_eq!(event, Some(wanted));
         for line in [
             " SUBSYSTEM=nvme",
+            // A program wrote it.
+            "12,339,5140900,-;nvme nvme0: pci function 0000:01:00.0",
             "6,339;nvme nvme0: pci function 0",
             "a,b,c,-;nvme nvme0: pci function 0",
             "6,339,99999999999999999999999,-;nvme nvme0: pci function 0",
