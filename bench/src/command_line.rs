@@ -1,6 +1,9 @@
 //! What the command lines of all bench binaries have in common: the volume that is measured, and
 //! where reports go. Parts for `#[command(flatten)]`, and how a binary ends.
 
+mod own;
+mod queue;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,6 +16,12 @@ use crate::plan::Depth;
 use crate::progress::Progress;
 use crate::report::{ReportFile, is_standard_output};
 use crate::size::{format_bytes, parse_duration, parse_size};
+
+pub use own::{FillChoice, OwnArguments};
+pub use queue::QueueArguments;
+
+/// No drive addresses less.
+pub const BLOCK_BYTES_MIN: u64 = 512;
 
 /// Chunks and members are multiples of this.
 const UNIT_BYTES: u64 = 4096;
@@ -68,6 +77,10 @@ impl VolumeArguments {
         format!("members given: {}", members.collect::<Vec<_>>().join(", "))
     }
 }
+
+/// A list of sizes as one argument.
+#[derive(Debug, Clone)]
+pub struct Sizes(pub Vec<u64>);
 
 /// What members a run makes, and how many bytes all that it makes there `needs`: said before
 /// anything is written. `besides` says what else it makes.

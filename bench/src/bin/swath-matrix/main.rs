@@ -9,7 +9,7 @@ mod settings;
 use std::process::ExitCode;
 
 use clap::Parser;
-use swath_bench::command_line::{common_notes, exit, making_members};
+use swath_bench::command_line::{BLOCK_BYTES_MIN, common_notes, exit, making_members};
 use swath_bench::report::{
     Report, VolumeReport, print, render_header, render_tables, write_csv, write_json,
 };
@@ -31,7 +31,7 @@ fn run(options: &Options) -> Result<()> {
         return print(&describe(options, &plan)?, options.report.is_piped());
     }
     if options.volume.makes_members() {
-        plan.check(options::BLOCK_BYTES_MIN, &[options.own_space()])?;
+        plan.check(BLOCK_BYTES_MIN, &[options.own_space()])?;
     }
     let files = options.report.open()?;
 

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use swath_bench::command_line::{
-    MEMBER_OVERHEAD_BYTES, ReportArguments, VolumeArguments, parse_depth, parse_runtime, parse_unit,
+    OwnArguments, QueueArguments, ReportArguments, Sizes, VolumeArguments, parse_depth,
+    parse_runtime,
 };
-use swath_bench::{Depth, Error, Pattern, Result, format_size, parse_duration, parse_size_list};
-use swath_engine::Backend;
-
-/// No drive addresses less.
-pub(crate) const BLOCK_BYTES_MIN: u64 = 512;
+use swath_bench::{Depth, Pattern, Result, parse_duration, parse_size_list};
 
 const MEMBERS_HELP: &str = "\
 Members of the volume, in any order, or one directory that holds them. A volume on them is used \
@@ -97,28 +94,11 @@ pub(crate) struct Options {
     #[command(flatten)]
     pub(crate) volume: VolumeArguments,
 
-    /// Size of each member that is made, a multiple of 4k
-    #[arg(long, value_name = "SIZE", default_value = "1g", value_parser = parse_unit,
-          conflicts_with = "members", help_heading = "Volume")]
-    pub(crate) size: u64,
+    #[command(flatten)]
+    pub(crate) own: OwnArguments,
 
-    /// What members hold before they are measured. unwritten: reserved blocks only, whose reads
-    /// cost software alone; cells that write are refused [default: written for a new volume, as it
-    /// is for one that is there]
-    #[arg(long, value_enum, help_heading = "Volume")]
-    pub(crate) fill: Option<FillChoice>,
-
-    /// How bytes are moved: auto, uring, aio or sync
-    #[arg(long, default_value = "auto", help_heading = "Queue")]
-    pub(crate) backend: Backend,
-
-    /// io_uring: complete by polling the device; needs a device with poll queues
-    #[arg(long, help_heading = "Queue")]
-    pub(crate) iopoll: bool,
-
-    /// io_uring: let a kernel thread submit; costs a core
-    #[arg(long, help_heading = "Queue")]
-    pub(crate) sqpoll: bool,
+    #[command(flatten)]
+    pub(crate) queue: QueueArguments,
 
     /// Most requests to submit at once
     #[arg(long, value_name = "N", default_value_t = 64,
@@ -130,53 +110,16 @@ pub(crate) struct Options {
           help_heading = "Queue")]
     pub(crate) reap: Option<u32>,
 
-    /// Let lanes wander between cores
-    #[arg(long, help_heading = "Queue")]
-    pub(crate) no_pin: bool,
-
     #[command(flatten)]
     pub(crate) report: ReportArguments,
-}
-
-/// A list of sizes as one argument.
-#[derive(Debug, Clone)]
-pub(crate) struct Sizes(pub(crate) Vec<u64>);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum FillChoice {
-    Written,
-    Unwritten,
 }
 
 impl Options {
     /// Checks what clap cannot: how the options go together. Touches nothing.
     pub(crate) fn check(&self) -> Result<()> {
         let writes = self.patterns().iter().any(|pattern| pattern.is_write());
-        if self.fill == Some(FillChoice::Unwritten) {
-            if !self.volume.members.is_empty() {
-                return Err(Error::usage(
-                    "--fill unwritten is for members that the run makes itself; give none",
-                ));
-            }
-            if writes {
-                return Err(Error::usage(
-                    "cells that write would fill the unwritten blocks as they go; leave \
-                     --fill unwritten out, or only read with --rw read,randread",
-                ));
-            }
-        }
-        if self.volume.makes_members() {
-            let chunk_bytes = self.chunk_bytes();
-            if self.size < chunk_bytes.saturating_add(MEMBER_OVERHEAD_BYTES) {
-                return Err(Error::usage(format!(
-                    "a member of {} cannot hold a chunk of {} beside {} of metadata; use a larger \
-                     --size or a smaller --chunk",
-                    format_size(self.size),
-                    format_size(chunk_bytes),
-                    format_size(MEMBER_OVERHEAD_BYTES)
-                )));
-            }
-        }
+        self.own
+            .check(&self.volume, writes, " with --rw read,randread")?;
         self.report.check()
     }
 }

@@ -1,19 +1,16 @@
 //! What the options come to: the plan, the volume to come by, how cells are run.
 
-use swath_bench::command_line::MEMBER_OVERHEAD_BYTES;
+use swath_bench::command_line::FillChoice;
 use swath_bench::{
-    Interrupt, MembersOptions, Pattern, Pinning, Plan, RunOptions, Side, Space, SubjectOptions,
-    matrix,
+    Interrupt, MembersOptions, Pattern, Plan, RunOptions, Side, Space, SubjectOptions, matrix,
 };
-use swath_engine::{FileFill, QueueOptions};
-use swath_volume::CHUNK_BYTES_DEFAULT;
 
-use crate::options::{FillChoice, Options};
+use crate::options::Options;
 
 impl Options {
     pub(crate) fn patterns(&self) -> Vec<Pattern> {
         if self.rw.is_empty() {
-            let reads_only = self.fill == Some(FillChoice::Unwritten);
+            let reads_only = self.own.is_unwritten();
             return Pattern::ALL
                 .into_iter()
                 .filter(|p| !reads_only || !p.is_write())
@@ -58,45 +55,20 @@ impl Options {
 
     /// Members of the run's own.
     pub(crate) fn own_members(&self) -> MembersOptions {
-        MembersOptions {
-            parent: self.volume.parent(),
-            count: self.volume.member_count,
-            member_bytes: self.size,
-            fill: match self.fill {
-                Some(FillChoice::Unwritten) => FileFill::Unwritten,
-                _ => FileFill::Incompressible { seed: self.seed },
-            },
-        }
-    }
-
-    pub(crate) fn chunk_bytes(&self) -> u64 {
-        self.volume.chunk.unwrap_or(CHUNK_BYTES_DEFAULT)
+        self.own.members(&self.volume, self.seed)
     }
 
     /// The bytes that a workload will find on members of the run's own, so that cells that do not
     /// fit are refused before these are made.
     pub(crate) fn own_space(&self) -> Space {
-        let room = self.size.saturating_sub(MEMBER_OVERHEAD_BYTES);
-        let member_bytes = room - room % self.chunk_bytes();
-        // The bare members are a space each; the volume is one of all.
-        let members = if self.baseline {
-            1
-        } else {
-            u64::from(self.volume.member_count)
-        };
+        if !self.baseline {
+            return self.own.volume_space(&self.volume);
+        }
+        // The bare members are a space each.
         Space {
             device: 0,
             base: 0,
-            length: member_bytes.saturating_mul(members),
-        }
-    }
-
-    fn queue(&self) -> QueueOptions {
-        QueueOptions {
-            backend: self.backend,
-            iopoll: self.iopoll,
-            sqpoll_idle_ms: self.sqpoll.then_some(1000),
-            ..QueueOptions::default()
+            length: self.own.member_data_bytes(&self.volume),
         }
     }
 
@@ -107,13 +79,10 @@ impl Options {
             members: self.volume.members.clone(),
             own: self.own_members(),
             chunk_bytes: self.volume.chunk,
-            fill: self.fill == Some(FillChoice::Written),
+            fill: self.own.fill == Some(FillChoice::Written),
             writes: self.patterns().iter().any(|pattern| pattern.is_write()),
             destructive: self.volume.destructive,
-            queue: QueueOptions {
-                iopoll: false,
-                ..self.queue()
-            },
+            queue: self.queue.fill_queue(),
             seed: self.seed,
         }
     }
@@ -121,17 +90,13 @@ impl Options {
     /// How cells are run.
     pub(crate) fn run(&self, interrupt: &Interrupt) -> RunOptions {
         RunOptions {
-            queue: self.queue(),
+            queue: self.queue.queue(),
             ramp: self.ramp_time,
             runtime: self.runtime,
             batch: self.batch,
             reap: self.reap,
             seed: self.seed,
-            pinning: if self.no_pin {
-                Pinning::Free
-            } else {
-                Pinning::Each
-            },
+            pinning: self.queue.pinning(),
             unique_writes: true,
             latencies: true,
             interrupt: interrupt.clone(),
