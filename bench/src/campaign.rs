@@ -60,7 +60,7 @@ pub fn carry_out(
         }
         if let Some(report) = CellReport::of(cell, state, &rounds.volume, &rounds.members) {
             let left = plan.left(done, Duration::ZERO);
-            progress.line(&cell_line(number, plan.cells.len(), cell, &report, left));
+            progress.line(&cell_line(number, plan, cell, &report, left));
             campaign.cells.push(report);
         }
         if let Err(error) = outcome {
@@ -109,7 +109,7 @@ fn run_rounds(
 }
 
 fn describe(plan: &Plan, cell: &Cell, round: u32, side: Side) -> String {
-    let mut text = cell.to_string();
+    let mut text = name(plan, cell);
     if side == Side::Members {
         text.push_str(" on the bare members");
     }
@@ -119,15 +119,26 @@ fn describe(plan: &Plan, cell: &Cell, round: u32, side: Side) -> String {
     text
 }
 
+/// The cell, with its lanes if others of the plan have more or fewer.
+fn name(plan: &Plan, cell: &Cell) -> String {
+    if plan.cells.iter().all(|other| other.lanes == cell.lanes) {
+        cell.to_string()
+    } else {
+        format!("{cell} x {}", cell.lanes)
+    }
+}
+
 /// `[ 3/36] randread 4k: 1.234 GB/s (1.149 GiB/s), 301.3k IOPS, 1m 02s left`.
 fn cell_line(
     number: usize,
-    total: usize,
+    plan: &Plan,
     cell: &Cell,
     report: &CellReport,
     left: Duration,
 ) -> String {
+    let total = plan.cells.len();
     let width = total.to_string().len();
+    let cell = name(plan, cell);
     let efficiency = report.baseline.as_ref().map_or_else(String::new, |bare| {
         format!(", efficiency {:.3}", bare.efficiency)
     });

@@ -179,20 +179,35 @@ impl Cursor {
     ///
     /// A space is too small to give the lane a single block.
     pub fn new(cell: &Cell, spaces: &[Space], lane: u32, seed: u64) -> Result<Self> {
+        Self::with_regions(cell, spaces, lane, seed, !cell.pattern.is_random())
+    }
+
+    /// As [`new`](Self::new), for a lane that keeps to its region at random, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn apart(cell: &Cell, spaces: &[Space], lane: u32, seed: u64) -> Result<Self> {
+        Self::with_regions(cell, spaces, lane, seed, true)
+    }
+
+    fn with_regions(
+        cell: &Cell,
+        spaces: &[Space],
+        lane: u32,
+        seed: u64,
+        has_region: bool,
+    ) -> Result<Self> {
         let mut walks = Vec::with_capacity(spaces.len());
         for space in spaces {
             let block_total = space.length / cell.block_bytes;
-            let (block_first, block_count) = if cell.pattern.is_random() {
-                (0, block_total)
-            } else {
+            let (block_first, block_count) = if has_region {
                 lane_region(block_total, lane, cell.lanes)
+            } else {
+                (0, block_total)
             };
             if block_count == 0 {
-                let lanes = if cell.pattern.is_random() {
-                    1
-                } else {
-                    u64::from(cell.lanes)
-                };
+                let lanes = if has_region { u64::from(cell.lanes) } else { 1 };
                 return Err(Error::usage(format!(
                     "{cell}: a block is larger than the {} that each lane works on; use a smaller \
                      --bs, fewer --numjobs or larger members",
@@ -319,6 +334,32 @@ mod tests {
         };
         assert_eq!(offsets(0), [0, 1, 2, 3, 0]);
         assert_eq!(offsets(1), [4, 5, 6, 7, 4]);
+    }
+
+    #[test]
+    fn lanes_that_keep_apart_draw_from_their_own_blocks() {
+        let space = [Space {
+            device: 0,
+            base: 4096,
+            length: 8 * 4096,
+        }];
+        let cell = cell(Pattern::RandRead, 4096, 2);
+        for lane in 0..2 {
+            let mut cursor = Cursor::apart(&cell, &space, lane, 1).unwrap();
+            let mut seen = [0; 8];
+            for _ in 0..200 {
+                let block = cursor.next_position().offset / 4096 - 1;
+                seen[usize::try_from(block).unwrap()] += 1;
+            }
+            let (first, second) = seen.split_at(4);
+            let [own, foreign] = if lane == 0 {
+                [first, second]
+            } else {
+                [second, first]
+            };
+            assert!(own.iter().all(|&count| count > 0), "{seen:?}");
+            assert!(foreign.iter().all(|&count| count == 0), "{seen:?}");
+        }
     }
 
     #[test]

@@ -163,7 +163,7 @@ pub fn format_rate(per_s: f64) -> String {
     }
 }
 
-fn micros(nanoseconds: f64) -> String {
+pub(crate) fn micros(nanoseconds: f64) -> String {
     let micros = nanoseconds / 1e3;
     if micros < 99.95 {
         format!("{micros:.1}")
@@ -173,7 +173,7 @@ fn micros(nanoseconds: f64) -> String {
 }
 
 /// What stands behind a number whose blocks were not all written.
-fn mark(cell: &CellReport) -> &'static str {
+pub(crate) fn mark(cell: &CellReport) -> &'static str {
     match (cell.state, cell.rw.is_write()) {
         (DataState::Written, _) => "",
         (DataState::Unwritten, false) => " u",
@@ -185,7 +185,7 @@ fn mark(cell: &CellReport) -> &'static str {
 }
 
 /// Explains the marks that were used.
-fn legend(cells: &[CellReport]) -> String {
+pub(crate) fn legend(cells: &[CellReport]) -> String {
     let explanations = [
         (
             " u",

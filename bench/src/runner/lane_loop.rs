@@ -20,13 +20,11 @@ use swath_volume::Volume;
 use super::RunOptions;
 use super::gate::Ticket;
 use super::pace::{Pace, Phase};
+use super::stamp::{STAMP_BYTES, Stamp};
 use crate::error::{Error, ErrorKind, Result};
 use crate::random::Random;
 use crate::target::{Side, Target};
 use crate::workload::{Cell, Cursor};
-
-/// The unit that is made unique in what is written: the smallest a drive would find a duplicate of.
-const STAMP_BYTES: usize = 4096;
 
 /// What all lanes of a cell share.
 #[derive(Debug)]
@@ -35,6 +33,8 @@ pub(super) struct Shared<'run> {
     pub(super) options: &'run RunOptions,
     pub(super) cell: Cell,
     pub(super) side: Side,
+    /// Whether lanes keep to their regions at random, too.
+    pub(super) is_apart: bool,
     /// Set when one lane failed, so that the others need not run on.
     pub(super) abort: AtomicBool,
     /// CPU time of the thread that draws the progress, kept up to date by it.
@@ -59,7 +59,7 @@ struct LaneLoop<'run, T> {
     cursor: Cursor,
     /// Buffers that are not in flight.
     free: Vec<Buffer>,
-    stamp: u64,
+    stamp: Stamp,
     reap_min: usize,
 }
 
@@ -93,7 +93,12 @@ impl<'run, T: Target> LaneLoop<'run, T> {
             side,
             ..
         } = shared;
-        let cursor = Cursor::new(cell, &side.spaces(volume), lane, options.seed)?;
+        let spaces = side.spaces(volume);
+        let cursor = if shared.is_apart {
+            Cursor::apart(cell, &spaces, lane, options.seed)
+        } else {
+            Cursor::new(cell, &spaces, lane, options.seed)
+        }?;
         // Made on this thread, so that the memory lies near its core.
         let (pool, buffers) = buffers(cell)?;
         let target = T::open(
@@ -122,7 +127,7 @@ impl<'run, T: Target> LaneLoop<'run, T> {
             target,
             cursor,
             free,
-            stamp: random.next_u64(),
+            stamp: Stamp::new(random.next_u64()),
             reap_min: options.reap_min(depth),
         })
     }
@@ -188,7 +193,7 @@ impl<'run, T: Target> LaneLoop<'run, T> {
             let position = self.cursor.next_position();
             if is_write {
                 if is_unique {
-                    stamp(&mut buffer, &mut self.stamp);
+                    self.stamp.mark(buffer.as_mut_slice().unwrap_or_default());
                 }
                 self.target.write(position, buffer);
             } else {
@@ -215,15 +220,6 @@ impl<'run, T: Target> LaneLoop<'run, T> {
     fn process_cpu_ns(&self) -> u64 {
         let watcher = self.shared.watcher_cpu_ns.load(Ordering::Relaxed);
         cpu::process_cpu_ns().saturating_sub(watcher)
-    }
-}
-
-/// Makes a buffer's contents unlike anything written before: `last` is what was stamped last.
-fn stamp(buffer: &mut Buffer, last: &mut u64) {
-    let bytes = buffer.as_mut_slice().unwrap_or_default();
-    for unit in bytes.chunks_mut(STAMP_BYTES) {
-        *last = last.wrapping_add(1);
-        unit[..8].copy_from_slice(&last.to_le_bytes());
     }
 }
 

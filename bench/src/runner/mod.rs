@@ -11,6 +11,7 @@
 pub(crate) mod gate;
 mod lane_loop;
 mod pace;
+pub(crate) mod stamp;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -40,6 +41,17 @@ pub enum Pinning {
     Each,
     /// All of them to this one.
     To(usize),
+}
+
+impl Pinning {
+    /// The cores that lanes keep to, in turn; none: they wander.
+    pub(crate) fn cores(self) -> Vec<usize> {
+        match self {
+            Self::Free => Vec::new(),
+            Self::Each => cpu::available(),
+            Self::To(core) => vec![core],
+        }
+    }
 }
 
 /// How cells are run, the same for all of them.
@@ -143,12 +155,26 @@ impl Measurement {
 pub struct Runner<'volume> {
     volume: &'volume Volume,
     options: RunOptions,
+    is_apart: bool,
 }
 
 impl<'volume> Runner<'volume> {
     /// A runner on `volume`.
     pub fn new(volume: &'volume Volume, options: RunOptions) -> Self {
-        Self { volume, options }
+        Self {
+            volume,
+            options,
+            is_apart: false,
+        }
+    }
+
+    /// Lets every lane keep to a region of its own, at random as well.
+    #[must_use]
+    pub fn apart(self) -> Self {
+        Self {
+            is_apart: true,
+            ..self
+        }
     }
 
     /// How it runs cells.
@@ -180,6 +206,7 @@ impl<'volume> Runner<'volume> {
             options: &self.options,
             cell: *cell,
             side,
+            is_apart: self.is_apart,
             abort: AtomicBool::new(false),
             watcher_cpu_ns: AtomicU64::new(cpu::thread_cpu_ns()),
         };
@@ -199,19 +226,40 @@ impl<'volume> Runner<'volume> {
 type LaneEntry =
     fn(&Shared<'_>, u32, Option<usize>, gate::Ticket<'_>) -> Result<Option<LaneOutcome>>;
 
-/// Spawns the lanes, watches them, and gathers what they did.
+/// Spawns the lanes of a cell, watches them, and gathers what they did.
 fn run_lanes(
     shared: &Shared<'_>,
     entry: LaneEntry,
     tick: &mut dyn FnMut(Duration),
 ) -> Result<Vec<LaneOutcome>> {
-    let lanes = shared.cell.lanes;
+    let cores = shared.options.pinning.cores();
+    on_lanes(
+        shared.cell.lanes,
+        &cores,
+        &|lane, core, ticket| entry(shared, lane, core, ticket),
+        &mut |elapsed| {
+            tick(elapsed);
+            shared
+                .watcher_cpu_ns
+                .store(cpu::thread_cpu_ns(), Ordering::Relaxed);
+        },
+    )
+}
+
+/// What one lane does: its number, the core it is to keep to, and its place at the gate. No outcome
+/// and no error: it was stopped.
+type Entry<'run, T> =
+    dyn Fn(u32, Option<usize>, gate::Ticket<'_>) -> Result<Option<T>> + Sync + 'run;
+
+/// Runs `entry` on `lanes` threads, on the `cores` in turn, calls `watch` about ten times a second
+/// while they run, and gathers what they give.
+pub(crate) fn on_lanes<T: Send>(
+    lanes: u32,
+    cores: &[usize],
+    entry: &Entry<'_, T>,
+    watch: &mut dyn FnMut(Duration),
+) -> Result<Vec<T>> {
     let gate = Gate::new(lanes);
-    let cores = match shared.options.pinning {
-        Pinning::Free => Vec::new(),
-        Pinning::Each => cpu::available(),
-        Pinning::To(core) => vec![core],
-    };
     let results = thread::scope(|scope| {
         let (running, all_done) = mpsc::channel::<()>();
         let mut threads = Vec::new();
@@ -221,7 +269,7 @@ fn run_lanes(
             let thread = thread::Builder::new()
                 .name(format!("lane {lane}"))
                 .spawn_scoped(scope, move || {
-                    let outcome = entry(shared, lane, core, ticket);
+                    let outcome = entry(lane, core, ticket);
                     drop(running);
                     outcome
                 });
@@ -234,10 +282,7 @@ fn run_lanes(
         drop(running);
         if let Some(start) = gate.wait() {
             while all_done.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
-                tick(start.elapsed());
-                shared
-                    .watcher_cpu_ns
-                    .store(cpu::thread_cpu_ns(), Ordering::Relaxed);
+                watch(start.elapsed());
             }
         }
         threads
