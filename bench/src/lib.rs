@@ -72,6 +72,8 @@ pub mod checkpoint;
 
 pub mod compare;
 
+pub mod threads;
+
 pub mod command_line;
 
 pub use campaign::{Campaign, carry_out};
