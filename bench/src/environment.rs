@@ -148,7 +148,7 @@ fn chosen(choices: &str) -> String {
 }
 
 /// Seconds since 1970 as `2026-01-31T12:34:56Z`, by the civil calendar.
-fn format_utc(unix_s: u64) -> String {
+pub(crate) fn format_utc(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     // Days since 0000-03-01, so that a leap day is the last of its year, in eras of 400 years
     // (Hinnant, "chrono-Compatible Low-Level Date Algorithms").

@@ -74,6 +74,8 @@ pub mod compare;
 
 pub mod threads;
 
+pub mod curve;
+
 pub mod command_line;
 
 pub use campaign::{Campaign, carry_out};

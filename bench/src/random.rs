@@ -36,6 +36,12 @@ impl Random {
         let product = u128::from(self.next_u64()) * u128::from(bound);
         low(product >> 64)
     }
+
+    /// A number from 0 on, below 1, of 53 bits.
+    #[inline]
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
+    }
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "that half is asked for")]
@@ -60,6 +66,15 @@ mod tests {
             "{hits:?}"
         );
         assert_eq!(Random::new(1, 1).below(1), 0);
+    }
+
+    #[test]
+    fn units_fill_the_interval() {
+        let mut random = Random::new(7, 0);
+        let units: Vec<f64> = (0..10_000).map(|_| random.unit()).collect();
+        assert!(units.iter().all(|unit| (0.0..1.0).contains(unit)));
+        let mean = units.iter().sum::<f64>() / 10_000.0;
+        assert!((mean - 0.5).abs() < 0.02, "{mean}");
     }
 
     #[test]

@@ -216,8 +216,8 @@ impl Subject {
             if options.writes && !options.destructive && volume.root().is_some() {
                 return Err(refused(format!(
                     "the volume on {} holds a checkpoint store, or another program's records, and \
-                     writing would destroy them; say so with --destructive, or only read with \
-                     --rw read,randread",
+                     writing would destroy them; say so with --destructive, or only read \
+                     {READS_ONLY}",
                     join(&paths)
                 )));
             }
@@ -413,6 +413,9 @@ fn require_chunk(volume: &Volume, chunk_bytes: Option<u64>) -> Result<()> {
     }
 }
 
+/// How the programs are told to write nothing.
+const READS_ONLY: &str = "(--rw read,randread, or a --profile that does not write)";
+
 /// Block devices are drives with something on them, and so is a volume that is to be filled.
 fn refuse_to_overwrite(paths: &[PathBuf], writes: bool, fills: bool) -> Result<()> {
     if fills {
@@ -423,7 +426,7 @@ fn refuse_to_overwrite(paths: &[PathBuf], writes: bool, fills: bool) -> Result<(
     match paths.iter().find(|path| is_block_device(path)) {
         Some(path) if writes => Err(refused(format!(
             "{} is a block device and writing would destroy what is on it; say so with \
-             --destructive, or only read with --rw read,randread",
+             --destructive, or only read {READS_ONLY}",
             path.display()
         ))),
         _ => Ok(()),
