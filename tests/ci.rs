@@ -151,11 +151,24 @@ fn tiny_benches() -> Vec<Command> {
     ];
     let once = ["--saves", "1", "--rounds", "1"];
     let processes = ["--ranks", "2", "--processes"];
+    let small = [
+        "--",
+        "--size",
+        "64m",
+        "--runtime",
+        "50ms",
+        "--ramp-time",
+        "10ms",
+    ];
+    let threads = ["--threads", "1,4", "--bs", "4k,1m"];
+    let curve = ["--curve", "50,120", "--profile", "4k-randread,oltp"];
     let pure = ["-p", "swath-bench", "--bench", "pure", "--", "--test"];
     let mut benches = vec![
         cargo(&[&run[..], &matrix[..], &cells[..]].concat()),
         cargo(&[&run[..], &checkpoint[..], &once[..]].concat()),
         cargo(&[&run[..], &checkpoint[..], &once[..], &processes[..]].concat()),
+        cargo(&[&run[..], &["swath-threads"], &small, &threads].concat()),
+        cargo(&[&run[..], &["swath-curve"], &small, &curve].concat()),
         cargo(&[&["bench", "--quiet"], &pure[..]].concat()),
     ];
     if Command::new("fio").arg("--version").output().is_ok() {

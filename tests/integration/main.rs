@@ -12,6 +12,7 @@
 mod checkpoint_bench;
 mod cli;
 mod compare;
+mod curve;
 mod devices;
 mod handle;
 mod inventory;
@@ -25,5 +26,6 @@ mod refusals;
 mod scopes;
 mod sharing;
 mod store;
+mod threads;
 mod updates;
 mod volume;

@@ -51,6 +51,26 @@ pub fn swath_compare() -> PathBuf {
     PATH.get_or_init(|| build("swath-compare")).clone()
 }
 
+/// The `swath-threads` bench.
+///
+/// # Panics
+///
+/// When it cannot be built.
+pub fn swath_threads() -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| build("swath-threads")).clone()
+}
+
+/// The `swath-curve` bench.
+///
+/// # Panics
+///
+/// When it cannot be built.
+pub fn swath_curve() -> PathBuf {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| build("swath-curve")).clone()
+}
+
 fn build(binary: &str) -> PathBuf {
     let test = env::current_exe().expect("a running test has a path");
     let (target, profile) =
