@@ -266,7 +266,7 @@ mod tests {
         let average = fields(&intervals.average(&board, 1_000_000_000, (time(20, 10, 200), "")));
         assert_eq!(average[..5], ["avg_1-2", "4.0", "0.02", "5120", "50.00"]);
         assert_eq!(average[12..], ["15.0", "5.0"]);
-        let columns = header()
+        let columns = header("2026-01-31")
             .lines()
             .map(|line| fields(line).len())
             .max()

@@ -66,6 +66,9 @@ impl Window {
     }
 }
 
+/// The longest latency that is told apart: an hour.
+const NS_MAX: u64 = 3_600_000_000_000;
+
 /// What became of the requests of a window.
 #[derive(Debug)]
 pub(super) struct Tally {
@@ -83,9 +86,11 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new() -> Result<Self> {
-        // Three digits; it grows with what is recorded.
-        let histogram =
-            || Histogram::new(3).map_err(|cause| Error::failed("cannot make a histogram", cause));
+        // Three digits, up to an hour: what is longer counts as that, and nothing grows on the way.
+        let histogram = || {
+            Histogram::new_with_bounds(1, NS_MAX, 3)
+                .map_err(|cause| Error::failed("cannot make a histogram", cause))
+        };
         Ok(Self {
             offered: 0,
             served: 0,
