@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use swath_engine::{Backend, FileFill, QueueOptions};
 
-use crate::report::{Report, VolumeReport, render_tables, write_json};
+use crate::report::{REPORT_FORMAT, Report, VolumeReport, render_tables, write_json};
 use crate::{
     Campaign, DataState, Depth, Environment, Error, ErrorKind, Interrupt, MembersOptions, Pattern,
     Pinning, Plan, Progress, RunOptions, Runner, Side, Subject, SubjectOptions, carry_out, matrix,
@@ -63,6 +63,8 @@ fn run(subject: &Subject, plan: &Plan, options: RunOptions) -> (Campaign, Report
     let mut volume = VolumeReport::of(subject.volume());
     volume.take_queues(&campaign.queues);
     let report = Report {
+        kind: "matrix",
+        format: REPORT_FORMAT,
         command: "test".to_owned(),
         version: "0",
         label: None,

@@ -1,10 +1,13 @@
 //! The conditions of a run, without which its numbers are a rumour.
 
 use std::fs;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::fs::{major, minor};
 use serde::Serialize;
+use swath_engine::inventory::{self, Drive, Link, PageSource, RawPages, Roots, Scope};
 use swath_engine::{Device, DeviceKind, cpu};
 use swath_volume::Volume;
 
@@ -56,6 +59,38 @@ pub struct DeviceReport {
     pub rotational: Option<bool>,
     /// NUMA node.
     pub numa_node: Option<u32>,
+    /// Model of the drive, as sysfs has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// Its PCIe link, as it runs and as it could.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
+}
+
+/// Pages of drives that nobody asks for: what sysfs tells is enough, and a run sends no question to
+/// a drive that it is about to measure.
+#[derive(Debug)]
+struct Unasked;
+
+impl PageSource for Unasked {
+    fn pages(&self, _: &Path, _: u64, _: u32) -> swath_engine::Result<RawPages> {
+        Err(swath_engine::Error::new(
+            swath_engine::ErrorKind::Unsupported,
+            "not asked",
+        ))
+    }
+}
+
+/// The whole drive at `path`, if that is a block device and sysfs knows it.
+fn drive_at(path: &Path) -> Option<Drive> {
+    let metadata = fs::metadata(path).ok()?;
+    if !metadata.file_type().is_block_device() {
+        return None;
+    }
+    let number = metadata.rdev();
+    let scope = Scope::Numbers(vec![format!("{}:{}", major(number), minor(number))]);
+    let found = inventory::drives(&Roots::default(), &Unasked, &scope).ok()?;
+    found.into_iter().next()
 }
 
 impl Environment {
@@ -87,6 +122,7 @@ impl Environment {
 impl DeviceReport {
     fn of(device: &dyn Device) -> Self {
         let geometry = device.geometry();
+        let drive = drive_at(device.path());
         Self {
             path: device.path().display().to_string(),
             kind: match device.kind() {
@@ -104,6 +140,8 @@ impl DeviceReport {
             segments_max: geometry.segments_max,
             rotational: geometry.rotational,
             numa_node: geometry.numa_node,
+            model: drive.as_ref().and_then(|drive| drive.model.clone()),
+            link: drive.and_then(|drive| drive.link),
         }
     }
 }
@@ -190,6 +228,17 @@ pub fn quote_command<I: IntoIterator<Item = String>>(arguments: I) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_drive_is_found_by_its_node_and_a_file_has_none() {
+        assert!(drive_at(Path::new("/proc/version")).is_none());
+        assert!(drive_at(Path::new("/dev/null")).is_none());
+        let disks = ["/dev/vda", "/dev/sda", "/dev/nvme0n1"].map(Path::new);
+        for disk in disks.into_iter().filter(|disk| disk.exists()) {
+            let drive = drive_at(disk).map(|drive| drive.node);
+            assert_eq!(drive.as_deref(), Some(disk));
+        }
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

@@ -76,6 +76,15 @@ pub mod threads;
 
 pub mod curve;
 
+pub mod run;
+
+mod chart;
+mod reference;
+
+pub mod fio_json;
+pub mod html;
+pub mod markdown;
+
 pub mod command_line;
 
 pub use campaign::{Campaign, carry_out};
@@ -83,11 +92,12 @@ pub use environment::{DeviceReport, Environment, quote_command};
 pub use error::{Error, ErrorKind, Result};
 pub use fill::fill;
 pub use interrupt::Interrupt;
-pub use latency::LatencySummary;
+pub use latency::{LatencyBins, LatencySummary};
 pub use members::{MembersOptions, TemporaryMembers, check_room, default_parent};
 pub use plan::{Depth, Plan, matrix};
 pub use progress::Progress;
 pub use random::Random;
+pub use reference::Rating;
 pub use runner::{Measurement, Pinning, RunOptions, Runner};
 pub use size::{format_bytes, format_duration, format_size};
 pub use size::{parse_duration, parse_size, parse_size_list};

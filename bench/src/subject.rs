@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use swath_engine::{FileFill, QueueOptions, WrittenState, written_state};
 use swath_volume::{CreateOptions, OpenOptions, Volume, examine, members_in};
 
@@ -19,7 +19,7 @@ use crate::members::{MembersOptions, TemporaryMembers};
 use crate::size::format_size;
 
 /// Whether the blocks a cell works on were written before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum DataState {
     /// All of them.
     #[serde(rename = "written")]

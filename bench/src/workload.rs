@@ -8,7 +8,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use swath_engine::OpKind;
 
 use crate::error::{Error, Result};
@@ -71,6 +71,13 @@ impl fmt::Display for Pattern {
 impl Serialize for Pattern {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.serialize_str(self.name())
+    }
+}
+
+impl<'de> Deserialize<'de> for Pattern {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
+        let name = String::deserialize(from)?;
+        name.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -66,6 +66,8 @@ Examples:
   swath verify --deep /data/volume                are they whole
   swath load /data/volume --out restored          the newest one, as files again
 
+  swath report --html report.html matrix.json     charts of what swath-matrix measured
+
 Exit codes: 0 done, 1 failed or refused, 2 a wrong command line.";
 
 fn main() -> ExitCode {

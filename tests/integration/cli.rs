@@ -17,6 +17,7 @@ mod devices;
 mod members;
 mod metadata;
 mod permissions;
+mod report;
 mod tune;
 
 use std::fs;

@@ -380,7 +380,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = store(folder.path());
         let script = r#"echo '"Done"'; read ask
-            echo '{"Failed": {"kind": "NoSpace", "message": "the moon is full"}}'; sleep 1000"#;
+            echo '{"Failed": {"kind": "NoSpace", "message": "the moon is full"}}'; exec sleep 1000"#;
         let mut ranks = ranks(script).unwrap();
         assert_eq!(ranks.ranks.len(), SETTINGS_RANKS);
         let error = ranks.save(&store, 1).unwrap_err();

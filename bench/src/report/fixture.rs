@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use swath_engine::{Backend, QueueDescription};
 
-use super::{CellReport, Report, VolumeReport};
+use super::{CellReport, REPORT_FORMAT, Report, VolumeReport};
 use crate::environment::Environment;
-use crate::latency::LatencySummary;
+use crate::latency::{LatencyBins, LatencySummary};
 use crate::runner::Measurement;
 use crate::subject::DataState;
 use crate::workload::{Cell, Pattern};
@@ -25,6 +25,7 @@ pub(crate) fn measurement(ios: u64) -> Measurement {
             p99_99: 1_999_000,
             max: 2_000_000,
         },
+        latency_bins: LatencyBins([(61_439, ios - ios / 100), (2_097_151, ios / 100)].into()),
         cpu_ns_per_io: 512.25,
         queue: QueueDescription {
             backend: Backend::Uring,
@@ -53,6 +54,8 @@ pub(crate) fn report(with_baseline: bool) -> Report {
         CellReport::of(&cell, state, &[measurement(ios)], members).unwrap()
     };
     Report {
+        kind: "matrix",
+        format: REPORT_FORMAT,
         command: "swath-matrix --bs 4k".to_owned(),
         version: "0.1.0",
         label: Some("a label".to_owned()),

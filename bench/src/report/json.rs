@@ -40,6 +40,9 @@ mod tests {
             &report,
             &["command", "version", "environment", "volume", "cells"],
         );
+        assert_eq!(report["kind"], "matrix");
+        assert_eq!(report["format"], 1);
+        require(&report["cells"][0]["lat_ns_bins"], &["61439", "2097151"]);
         require(
             &report["volume"],
             &["members", "chunk_bytes", "capacity_bytes", "backend"],

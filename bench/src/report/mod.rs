@@ -19,14 +19,22 @@ use swath_engine::QueueDescription;
 use swath_volume::Volume;
 
 use crate::environment::Environment;
-use crate::latency::LatencySummary;
+use crate::latency::{LatencyBins, LatencySummary};
 use crate::runner::Measurement;
 use crate::subject::DataState;
 use crate::workload::{Cell, Pattern};
 
+/// The format of the JSON reports. It changes when a field changes its name or its meaning, or goes
+/// away; a new field changes nothing.
+pub const REPORT_FORMAT: u32 = 1;
+
 /// Everything about one run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
+    /// What kind of run it was: `matrix`.
+    pub kind: &'static str,
+    /// The format of this report: [`REPORT_FORMAT`].
+    pub format: u32,
     /// The exact command, quoted for a shell.
     pub command: String,
     /// Version of this program.
@@ -136,6 +144,8 @@ pub struct CellReport {
     pub bw_bytes: u64,
     /// Latency in nanoseconds.
     pub lat_ns: LatencySummary,
+    /// Requests by latency: the largest latency of a bin in nanoseconds, and how many are in it.
+    pub lat_ns_bins: LatencyBins,
     /// CPU time for each request: the process with its helper threads and kernel workers, without
     /// the thread that draws the progress.
     pub cpu_ns_per_io: f64,
@@ -192,6 +202,7 @@ impl CellReport {
             iops: rounded(median.iops()),
             bw_bytes: whole(median.bytes_per_s()),
             lat_ns: median.latency,
+            lat_ns_bins: median.latency_bins.clone(),
             cpu_ns_per_io: rounded(median.cpu_ns_per_io),
             state,
             bw_bytes_rounds: bandwidths(volume),

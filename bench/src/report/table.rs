@@ -174,7 +174,12 @@ pub(crate) fn micros(nanoseconds: f64) -> String {
 
 /// What stands behind a number whose blocks were not all written.
 pub(crate) fn mark(cell: &CellReport) -> &'static str {
-    match (cell.state, cell.rw.is_write()) {
+    mark_of(cell.state, cell.rw)
+}
+
+/// The same, of blocks in this state and a cell of this pattern.
+pub(crate) fn mark_of(state: DataState, pattern: Pattern) -> &'static str {
+    match (state, pattern.is_write()) {
         (DataState::Written, _) => "",
         (DataState::Unwritten, false) => " u",
         (DataState::Partly, false) => " p",
@@ -184,8 +189,10 @@ pub(crate) fn mark(cell: &CellReport) -> &'static str {
     }
 }
 
-/// Explains the marks that were used.
-pub(crate) fn legend(cells: &[CellReport]) -> String {
+/// The marks that cells with these states and patterns have, and what they mean.
+pub(crate) fn explanations(
+    cells: impl Iterator<Item = (DataState, Pattern)>,
+) -> Vec<(&'static str, &'static str)> {
     let explanations = [
         (
             " u",
@@ -205,10 +212,18 @@ pub(crate) fn legend(cells: &[CellReport]) -> String {
             "the device does not tell whether these blocks were written",
         ),
     ];
-    let used = explanations
-        .iter()
-        .filter(|(sign, _)| cells.iter().any(|cell| mark(cell) == *sign));
-    used.map(|(sign, text)| format!("{sign} = {text}\n"))
+    let used: Vec<&str> = cells
+        .map(|(state, pattern)| mark_of(state, pattern))
+        .collect();
+    let is_used = |(sign, _): &(&str, &str)| used.contains(sign);
+    explanations.into_iter().filter(is_used).collect()
+}
+
+/// Explains the marks that were used.
+pub(crate) fn legend(cells: &[CellReport]) -> String {
+    explanations(cells.iter().map(|cell| (cell.state, cell.rw)))
+        .into_iter()
+        .map(|(sign, text)| format!("{sign} = {text}\n"))
         .collect()
 }
 

@@ -23,7 +23,7 @@ use swath_volume::{Volume, VolumeLane};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::interrupt::Interrupt;
-use crate::latency::LatencySummary;
+use crate::latency::{LatencyBins, LatencySummary};
 use crate::target::Side;
 use crate::workload::Cell;
 use gate::Gate;
@@ -131,6 +131,8 @@ pub struct Measurement {
     pub bytes: u64,
     /// Latencies of these requests; all zero when they were not kept.
     pub latency: LatencySummary,
+    /// The shape of their histogram.
+    pub latency_bins: LatencyBins,
     /// CPU time of the process, helper threads and kernel workers included, the thread that draws
     /// the progress not, for each request.
     pub cpu_ns_per_io: f64,
@@ -327,11 +329,13 @@ fn summarise(cell: &Cell, outcomes: Vec<LaneOutcome>) -> Result<Measurement> {
             format!("{cell}: nothing completed in the time given; use a longer --runtime"),
         ));
     };
+    let moved = stats.total(cell.pattern.kind());
     Ok(Measurement {
         window: Duration::from_nanos(window_ns),
         ios,
         bytes: ios.saturating_mul(cell.block_bytes),
-        latency: LatencySummary::of(&stats.total(cell.pattern.kind()).latency_ns),
+        latency: LatencySummary::of(&moved.latency_ns),
+        latency_bins: LatencyBins::of(&moved.latency_ns),
         cpu_ns_per_io: cpu_ns_mean / ios as f64,
         queue,
     })

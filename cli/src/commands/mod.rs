@@ -10,6 +10,7 @@ mod load;
 mod ls;
 mod read;
 mod rename;
+mod report;
 mod retain;
 mod rm;
 mod save;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Rm(rm::Rm),
     Retain(retain::Retain),
     Space(space::Space),
+    Report(report::Report),
 }
 
 impl Command {
@@ -76,6 +78,7 @@ impl Command {
             Self::Rm(command) => command.run(),
             Self::Retain(command) => command.run(),
             Self::Space(command) => command.run(),
+            Self::Report(command) => command.run(),
         }
     }
 }

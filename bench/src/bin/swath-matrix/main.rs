@@ -10,9 +10,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use swath_bench::command_line::{BLOCK_BYTES_MIN, common_notes, exit, making_members};
+use swath_bench::html::{PageOptions, write_run};
 use swath_bench::report::{
-    Report, VolumeReport, print, render_header, render_tables, write_csv, write_json,
+    REPORT_FORMAT, Report, ReportFile, VolumeReport, print, render_header, render_tables,
+    write_csv, write_json,
 };
+use swath_bench::run::Run;
 use swath_bench::{
     Environment, Interrupt, Plan, Result, Runner, Side, Subject, carry_out, format_duration,
     quote_command,
@@ -28,12 +31,13 @@ fn run(options: &Options) -> Result<()> {
     options.check()?;
     let plan = options.plan(options.members_expected());
     if options.report.dry_run {
-        return print(&describe(options, &plan)?, options.report.is_piped());
+        return print(&describe(options, &plan)?, options.is_piped());
     }
     if options.volume.makes_members() {
         plan.check(BLOCK_BYTES_MIN, &[options.own_space()])?;
     }
     let files = options.report.open()?;
+    let html = options.html.as_deref().map(ReportFile::open).transpose()?;
 
     let interrupt = Interrupt::install()?;
     let mut progress = options.report.progress();
@@ -51,7 +55,7 @@ fn run(options: &Options) -> Result<()> {
     check_plan(&plan, &subject)?;
     let runner = Runner::new(subject.volume(), options.run(&interrupt));
     let mut report = blank_report(options, &subject);
-    print(&render_header(&report), options.report.is_piped())?;
+    print(&render_header(&report), options.is_piped())?;
     progress.line(&format!(
         "{} cells, about {}",
         plan.cells.len(),
@@ -62,12 +66,17 @@ fn run(options: &Options) -> Result<()> {
     report.interrupted = campaign.is_interrupted();
     report.volume.take_queues(&campaign.queues);
     report.cells = campaign.cells;
-    print(&render_tables(&report), options.report.is_piped())?;
+    print(&render_tables(&report), options.is_piped())?;
     if let Some(file) = files.json {
         file.write(|output| write_json(&report, output))?;
     }
     if let Some(file) = files.csv {
         file.write(|output| write_csv(&report, output))?;
+    }
+    // A page shows cells; of a run that was stopped before its first there is none.
+    if let Some(file) = html.filter(|_| !report.cells.is_empty()) {
+        let run = Run::of(&report)?;
+        file.write(|output| write_run(&run, &PageOptions::default(), output))?;
     }
     campaign.stopped.map_or(Ok(()), Err)
 }
@@ -119,6 +128,8 @@ fn blank_report(options: &Options, subject: &Subject) -> Report {
         notes.push("an efficiency from fewer than 3 rounds is mostly noise: --rounds 5".to_owned());
     }
     Report {
+        kind: "matrix",
+        format: REPORT_FORMAT,
         command: quote_command(std::env::args()),
         version: env!("CARGO_PKG_VERSION"),
         label: options.report.label.clone(),

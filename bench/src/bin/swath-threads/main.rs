@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use swath_bench::command_line::{BLOCK_BYTES_MIN, common_notes, exit, making_members};
-use swath_bench::report::{Report, VolumeReport, print, render_conditions, write_csv, write_json};
+use swath_bench::report::{
+    REPORT_FORMAT, Report, VolumeReport, print, render_conditions, write_csv, write_json,
+};
 use swath_bench::threads::{ThreadsReport, XFER_TYPE, check, gdsio_line, render_grids};
 use swath_bench::{
     Environment, Interrupt, Plan, Result, Runner, Subject, carry_out, format_duration, format_size,
@@ -127,6 +129,8 @@ fn blank_report(options: &Options, subject: &Subject) -> ThreadsReport {
         program: PROGRAM,
         xfer_type: XFER_TYPE,
         run: Report {
+            kind: "threads",
+            format: REPORT_FORMAT,
             command: quote_command(std::env::args()),
             version: env!("CARGO_PKG_VERSION"),
             label: options.report.label.clone(),
