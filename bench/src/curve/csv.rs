@@ -89,7 +89,7 @@ mod tests {
         let peak = "a label,sql-90-10,true,1,64,unwritten,,,1000,1000,false,1000,0,4096000,";
         assert!(lines[1].starts_with(peak), "{}", lines[1]);
         assert!(
-            lines[3].contains(",120,1200,1200,833.3,true,1000,200,"),
+            lines[3].contains(",120,1200,1200,900,true,1005,195,"),
             "{}",
             lines[3]
         );

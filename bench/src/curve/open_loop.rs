@@ -7,9 +7,10 @@
 //! - While something is in flight the lane polls; it sleeps only when nothing is, and wakes up before
 //!   the next arrival. So neither an arrival nor a completion is slept past, at the price of CPU time
 //!   at low rates.
-//! - Requests meant to start within the window count, wherever they end: after the window the lane
-//!   goes on until all of them are done, for as long again as the window. What is left then is told
-//!   as unserved.
+//! - Latencies are those of the requests meant to start within the window, wherever they end: after
+//!   the window the lane goes on until all of them are done, for as long again as the window. What is
+//!   left then is told as unserved. The rate that was achieved is that of the ends within the window,
+//!   so that it is neither too low by what the last requests take nor by what the ramp left behind.
 //! - Without a rate the lane keeps its depth full: a request's start is its submission.
 
 use hdrhistogram::Histogram;
@@ -76,12 +77,12 @@ pub(super) struct Tally {
     pub(super) offered: u64,
     /// Of these, done.
     pub(super) served: u64,
+    /// Done within the window, whenever they were meant to start, and their bytes.
+    pub(super) done: u64,
     pub(super) bytes: u64,
     /// Latencies of those that read and those that wrote, from the intended start.
     pub(super) read_ns: Histogram<u64>,
     pub(super) write_ns: Histogram<u64>,
-    /// When the last of them was done.
-    pub(super) last_done_ns: u64,
 }
 
 impl Tally {
@@ -94,10 +95,10 @@ impl Tally {
         Ok(Self {
             offered: 0,
             served: 0,
+            done: 0,
             bytes: 0,
             read_ns: histogram()?,
             write_ns: histogram()?,
-            last_done_ns: 0,
         })
     }
 
@@ -105,8 +106,8 @@ impl Tally {
     pub(super) fn merge(&mut self, other: &Self) -> Result<()> {
         self.offered += other.offered;
         self.served += other.served;
+        self.done += other.done;
         self.bytes += other.bytes;
-        self.last_done_ns = self.last_done_ns.max(other.last_done_ns);
         let add = |mine: &mut Histogram<u64>, theirs: &Histogram<u64>| {
             mine.add(theirs)
                 .map_err(|cause| Error::failed("cannot add histograms", cause))
@@ -116,10 +117,8 @@ impl Tally {
     }
 
     #[inline]
-    fn record(&mut self, kind: OpKind, bytes: u64, latency_ns: u64, done_ns: u64) {
+    fn record(&mut self, kind: OpKind, latency_ns: u64) {
         self.served += 1;
-        self.bytes += bytes;
-        self.last_done_ns = self.last_done_ns.max(done_ns);
         let histogram = if kind == OpKind::Read {
             &mut self.read_ns
         } else {
@@ -137,7 +136,7 @@ pub(super) trait Watch {
     /// The window opens.
     fn begin(&mut self);
 
-    /// A request of the window is done.
+    /// A request is done, within the window.
     fn done(&mut self, ask: &Ask, latency_ns: u64);
 
     /// A moment to pass on what was seen since the last one.
@@ -308,9 +307,13 @@ impl<P: Port, C: Clock> OpenLoop<P, C> {
                 Error::new(ErrorKind::Failed, "a completion came without its buffer")
             })?;
             self.free.push((token, buffer));
+            let latency_ns = now_ns.saturating_sub(intended_ns);
             if self.window.contains(intended_ns) {
-                let latency_ns = now_ns.saturating_sub(intended_ns);
-                self.tally.record(ask.kind, ask.bytes, latency_ns, now_ns);
+                self.tally.record(ask.kind, latency_ns);
+            }
+            if self.window.contains(now_ns) {
+                self.tally.done += 1;
+                self.tally.bytes += ask.bytes;
                 watch.done(&ask, latency_ns);
             }
         }

@@ -53,11 +53,11 @@ pub(super) struct Measured {
     pub(super) offered: u64,
     /// Of these, done.
     pub(super) served: u64,
+    /// Done within the window, and their bytes.
+    pub(super) done: u64,
     pub(super) bytes: u64,
     pub(super) read_ns: Histogram<u64>,
     pub(super) write_ns: Histogram<u64>,
-    /// From the start of the window to its end, or until the last of its requests was done.
-    pub(super) span: Duration,
     pub(super) cpu_ns_per_io: f64,
     pub(super) queue: QueueDescription,
 }
@@ -137,10 +137,10 @@ pub(super) fn measure(
             Error::failed(format!("the flush after {} failed", profile.name), cause)
         })?;
     }
-    summarise(profile, window, outcomes)
+    summarise(profile, outcomes)
 }
 
-fn summarise(profile: &Profile, window: Window, outcomes: Vec<LaneOutcome>) -> Result<Measured> {
+fn summarise(profile: &Profile, outcomes: Vec<LaneOutcome>) -> Result<Measured> {
     let mut tally = Tally::new()?;
     let lanes = outcomes.len() as f64;
     let mut cpu_ns = 0.0;
@@ -151,7 +151,7 @@ fn summarise(profile: &Profile, window: Window, outcomes: Vec<LaneOutcome>) -> R
         cpu_ns += outcome.process_cpu_ns as f64 / lanes;
         queue.get_or_insert(outcome.description);
     }
-    let (Some(queue), true) = (queue, tally.served > 0) else {
+    let (Some(queue), true) = (queue, tally.served > 0 && tally.done > 0) else {
         return Err(Error::new(
             ErrorKind::Failed,
             format!(
@@ -160,14 +160,13 @@ fn summarise(profile: &Profile, window: Window, outcomes: Vec<LaneOutcome>) -> R
             ),
         ));
     };
-    let last_ns = tally.last_done_ns.max(window.to_ns);
     Ok(Measured {
         offered: tally.offered,
         served: tally.served,
+        done: tally.done,
         bytes: tally.bytes,
         read_ns: tally.read_ns,
         write_ns: tally.write_ns,
-        span: Duration::from_nanos(last_ns - window.from_ns),
         cpu_ns_per_io: cpu_ns / tally.served as f64,
         queue,
     })

@@ -14,7 +14,8 @@ use crate::latency::LatencySummary;
 use crate::report::{VolumeReport, whole};
 use crate::subject::DataState;
 
-/// A point that achieved less than this share of what it was offered is beyond saturation.
+/// A point that achieved less than this share of what it was offered is beyond saturation, if it
+/// also lacks more requests than can be in flight: those may just have begun.
 const KEPT_UP: f64 = 0.99;
 
 /// Everything about one run.
@@ -120,15 +121,15 @@ pub struct PointReport {
     pub target_iops: Option<f64>,
     /// Requests meant to start in the window, a second: the rate that was set, but for chance.
     pub offered_iops: f64,
-    /// Of these, done: over the window, or the time until the last of them was.
+    /// Requests done in the window, a second.
     pub achieved_iops: f64,
-    /// Bytes a second, over the same time.
+    /// Bytes of these, a second.
     pub bw_bytes: u64,
     /// Requests meant to start in the window, and done.
     pub ios: u64,
     /// Requests meant to start in the window, and not done in as long a time again.
     pub unserved: u64,
-    /// Whether less was achieved than was offered, by more than 1 %.
+    /// Whether less was achieved than was offered, by more than 1 % and by more than can be in flight.
     pub saturated: bool,
     /// Latency in nanoseconds, from the intended start.
     pub lat_ns: LatencySummary,
@@ -172,18 +173,21 @@ impl ProfileReport {
 }
 
 impl PointReport {
-    /// Condenses what was measured in a window of `runtime`; `load` is the share in per cent and the
-    /// rate that was set.
+    /// Condenses what was measured in a window of `runtime` with so many `outstanding` at most; `load`
+    /// is the share in per cent and the rate that was set.
     pub(super) fn of(
         load: Option<(f64, f64)>,
         measured: &Measured,
         runtime: Duration,
+        outstanding: u32,
     ) -> Result<Self> {
         let mut all = measured.read_ns.clone();
         all.add(&measured.write_ns)
             .map_err(|cause| Error::failed("cannot add histograms", cause))?;
         let offered = measured.offered as f64 / runtime.as_secs_f64();
-        let achieved = measured.served as f64 / measured.span.as_secs_f64();
+        let achieved = measured.done as f64 / runtime.as_secs_f64();
+        let missing = measured.offered.saturating_sub(measured.done);
+        let fell_behind = achieved < KEPT_UP * offered && missing > u64::from(outstanding);
         let part =
             |latency: &Histogram<u64>| (!latency.is_empty()).then(|| LatencySummary::of(latency));
         Ok(Self {
@@ -191,10 +195,10 @@ impl PointReport {
             target_iops: load.map(|(_, rate)| rounded(rate)),
             offered_iops: rounded(offered),
             achieved_iops: rounded(achieved),
-            bw_bytes: whole(measured.bytes as f64 / measured.span.as_secs_f64()),
+            bw_bytes: whole(measured.bytes as f64 / runtime.as_secs_f64()),
             ios: measured.served,
             unserved: measured.offered - measured.served,
-            saturated: load.is_some() && achieved < KEPT_UP * offered,
+            saturated: load.is_some() && (fell_behind || measured.offered > measured.served),
             lat_ns: LatencySummary::of(&all),
             lat_read_ns: part(&measured.read_ns),
             lat_write_ns: part(&measured.write_ns),
@@ -214,17 +218,17 @@ pub(super) mod fixture {
     use crate::report::fixture;
 
     /// A point of 1000 reads of 4 KiB in a second at 100 us, and one at 5 ms.
-    pub(crate) fn measured(offered: u64, span_ms: u64) -> Measured {
+    pub(crate) fn measured(offered: u64, done: u64) -> Measured {
         let mut read_ns = Histogram::new(3).unwrap();
         read_ns.record_n(100_000, 999).unwrap();
         read_ns.record(5_000_000).unwrap();
         Measured {
             offered,
-            served: 1000,
-            bytes: 1000 * 4096,
+            served: offered.min(1005),
+            done,
+            bytes: done * 4096,
             read_ns,
             write_ns: Histogram::new(3).unwrap(),
-            span: Duration::from_millis(span_ms),
             cpu_ns_per_io: 1234.56,
             queue: fixture::measurement(1).queue,
         }
@@ -233,7 +237,8 @@ pub(super) mod fixture {
     /// A curve with its peak, a point below saturation and one beyond it.
     pub(crate) fn report() -> CurveReport {
         let second = Duration::from_secs(1);
-        let point = |load, measured: &Measured| PointReport::of(load, measured, second).unwrap();
+        let point =
+            |load, measured: &Measured| PointReport::of(load, measured, second, 64).unwrap();
         let matrix = fixture::report(false);
         CurveReport {
             program: "swath-curve",
@@ -254,8 +259,8 @@ pub(super) mod fixture {
                 full_iops: 1000.0,
                 peak: Some(point(None, &measured(1000, 1000))),
                 points: vec![
-                    point(Some((50.0, 1010.0)), &measured(1005, 1000)),
-                    point(Some((120.0, 1200.0)), &measured(1200, 1200)),
+                    point(Some((50.0, 1010.0)), &measured(1005, 950)),
+                    point(Some((120.0, 1200.0)), &measured(1200, 900)),
                 ],
             }],
         }
@@ -267,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_point_beyond_saturation_is_told_and_one_within_a_per_cent_is_not() {
+    fn a_point_beyond_saturation_is_told_and_one_that_lacks_what_is_in_flight_is_not() {
         let report = fixture::report();
         let workload = &report.workloads[0];
         let saturated: Vec<bool> = workload
@@ -277,8 +282,8 @@ mod tests {
             .collect();
         assert_eq!(saturated, [false, true]);
         assert!(!workload.peak.as_ref().unwrap().saturated);
-        assert_eq!(workload.points[1].unserved, 200);
-        assert!((workload.points[1].achieved_iops - 833.3).abs() < 0.1);
+        assert_eq!(workload.points[1].unserved, 195);
+        assert!((workload.points[1].achieved_iops - 900.0).abs() < 0.1);
     }
 
     #[test]

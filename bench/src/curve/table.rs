@@ -101,8 +101,8 @@ mod tests {
             "50% ",
             "120% *",
             "* beyond saturation",
-            "833",
-            "205 requests were not done",
+            " 900 ",
+            "195 requests were not done",
             "poisson",
         ] {
             assert!(text.contains(part), "'{part}' is not in:\n{text}");

@@ -213,10 +213,10 @@ impl Walker<'_> {
             Some(rate) => rate,
             None => {
                 let measured = self.point(profile, None)?;
-                let peak = PointReport::of(None, &measured, self.options.runtime)?;
+                let peak = self.report(profile, None, &measured)?;
                 self.tell(profile, &peak);
                 // Not rounded: the loads are shares of it.
-                let full = measured.served as f64 / measured.span.as_secs_f64();
+                let full = measured.done as f64 / self.options.runtime.as_secs_f64();
                 workload.peak = Some(peak);
                 full
             }
@@ -225,12 +225,20 @@ impl Walker<'_> {
         for &percent in &self.course.percents {
             let rate = full * percent / 100.0;
             let measured = self.point(profile, Some((percent, rate)))?;
-            let load = Some((percent, rate));
-            let point = PointReport::of(load, &measured, self.options.runtime)?;
+            let point = self.report(profile, Some((percent, rate)), &measured)?;
             self.tell(profile, &point);
             workload.points.push(point);
         }
         Ok(())
+    }
+
+    fn report(
+        &self,
+        profile: &Profile,
+        load: Option<(f64, f64)>,
+        measured: &Measured,
+    ) -> Result<PointReport> {
+        PointReport::of(load, measured, self.options.runtime, profile.outstanding)
     }
 
     fn point(&mut self, profile: &Profile, load: Option<(f64, f64)>) -> Result<Measured> {
