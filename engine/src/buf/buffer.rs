@@ -269,7 +269,7 @@ impl Buffer {
             let bytes = unsafe { self.word.cast::<Bytes>().as_ref() };
             return (bytes.as_ptr().cast_mut(), bytes.len(), false);
         }
-        debug_assert!(self.is_borrowed(), "many buffers are not one");
+        assert!(self.is_borrowed(), "many buffers are not one");
         let is_writable = self.tag.is(Tag::BORROWED_MUT);
         (self.word.as_ptr().cast(), self.tag.length(), is_writable)
     }

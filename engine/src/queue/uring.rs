@@ -96,7 +96,7 @@ impl UringQueue {
     #[inline(always)]
     pub(super) unsafe fn start(&mut self, kind: OpKind, make: impl FnOnce() -> RawOp) {
         if self.runs(kind) {
-            assert!(self.in_ring < self.capacity, "the queue is full");
+            assert!(self.in_flight() < self.capacity, "the queue is full");
             let op = make();
             let target = self.targets[op.device as usize];
             // There is room: the queue has more entries than operations may be in flight.
@@ -116,8 +116,7 @@ impl UringQueue {
     /// As [`Queue::submit`].
     #[cold]
     unsafe fn hand_to_pool(&mut self, op: &RawOp) {
-        let in_flight = self.in_ring + self.pool.as_ref().map_or(0, SyncPool::in_flight);
-        assert!(in_flight < self.capacity, "the queue is full");
+        assert!(self.in_flight() < self.capacity, "the queue is full");
         if self.pool.is_none() {
             match SyncPool::start(&self.devices, POOL_THREADS, self.wake.for_done()) {
                 Ok(pool) => {
@@ -145,6 +144,11 @@ impl UringQueue {
             OpKind::Flush => !self.is_iopoll,
             OpKind::Discard | OpKind::WriteZeroes => false,
         }
+    }
+
+    #[inline]
+    fn in_flight(&self) -> usize {
+        self.in_ring + self.pool.as_ref().map_or(0, SyncPool::in_flight)
     }
 
     /// Has the ring watch the wake-up descriptor, if anybody can wake this queue.
