@@ -9,13 +9,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use swath_volume::CHUNK_BYTES_DEFAULT;
 
 use crate::error::{Error, Result};
 use crate::members::{MembersOptions, check_room, default_parent};
 use crate::plan::Depth;
 use crate::progress::Progress;
 use crate::report::{ReportFile, is_standard_output};
-use crate::size::{format_bytes, parse_duration, parse_size};
+use crate::size::{format_bytes, format_size, parse_duration, parse_size};
 
 pub use own::{FillChoice, OwnArguments};
 pub use queue::QueueArguments;
@@ -69,6 +70,32 @@ impl VolumeArguments {
     /// Where it makes them.
     pub fn parent(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(default_parent)
+    }
+
+    /// The chunk of a volume that is made.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.chunk.unwrap_or(CHUNK_BYTES_DEFAULT)
+    }
+
+    /// Checks that members of this size, if the run makes them, can hold a chunk. Touches nothing.
+    ///
+    /// # Errors
+    ///
+    /// They cannot.
+    pub fn check_size(&self, member_bytes: u64) -> Result<()> {
+        let chunk_bytes = self.chunk_bytes();
+        if !self.makes_members()
+            || member_bytes >= chunk_bytes.saturating_add(MEMBER_OVERHEAD_BYTES)
+        {
+            return Ok(());
+        }
+        Err(Error::usage(format!(
+            "a member of {} cannot hold a chunk of {} beside {} of metadata; use a larger --size or \
+             a smaller --chunk",
+            format_size(member_bytes),
+            format_size(chunk_bytes),
+            format_size(MEMBER_OVERHEAD_BYTES)
+        )))
     }
 
     /// The members that were given, in words.

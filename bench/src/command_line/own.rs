@@ -2,12 +2,10 @@
 
 use clap::{Args, ValueEnum};
 use swath_engine::FileFill;
-use swath_volume::CHUNK_BYTES_DEFAULT;
 
 use super::{MEMBER_OVERHEAD_BYTES, VolumeArguments, parse_unit};
 use crate::error::{Error, Result};
 use crate::members::MembersOptions;
-use crate::size::format_size;
 use crate::workload::Space;
 
 /// How large members of the run's own are, and what they hold.
@@ -60,19 +58,7 @@ impl OwnArguments {
                 )));
             }
         }
-        if volume.makes_members() {
-            let chunk_bytes = chunk_bytes(volume);
-            if self.size < chunk_bytes.saturating_add(MEMBER_OVERHEAD_BYTES) {
-                return Err(Error::usage(format!(
-                    "a member of {} cannot hold a chunk of {} beside {} of metadata; use a larger \
-                     --size or a smaller --chunk",
-                    format_size(self.size),
-                    format_size(chunk_bytes),
-                    format_size(MEMBER_OVERHEAD_BYTES)
-                )));
-            }
-        }
-        Ok(())
+        volume.check_size(self.size)
     }
 
     /// The members to make.
@@ -92,7 +78,7 @@ impl OwnArguments {
     /// The bytes that a workload will find on each of them at least.
     pub fn member_data_bytes(&self, volume: &VolumeArguments) -> u64 {
         let room = self.size.saturating_sub(MEMBER_OVERHEAD_BYTES);
-        room - room % chunk_bytes(volume)
+        room - room % volume.chunk_bytes()
     }
 
     /// The bytes that a workload will find on the volume at least, so that what does not fit is
@@ -105,9 +91,4 @@ impl OwnArguments {
             length: self.member_data_bytes(volume).saturating_mul(members),
         }
     }
-}
-
-/// The chunk of a volume that is made.
-fn chunk_bytes(volume: &VolumeArguments) -> u64 {
-    volume.chunk.unwrap_or(CHUNK_BYTES_DEFAULT)
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 use swath_bench::command_line::{
-    MEMBER_OVERHEAD_BYTES, ReportArguments, VolumeArguments, parse_depth, parse_runtime, parse_unit,
+    ReportArguments, Sizes, VolumeArguments, parse_depth, parse_runtime, parse_unit,
 };
 use swath_bench::compare::{CellChoice, parse_cells};
-use swath_bench::{Depth, Error, Pattern, Result, format_size, parse_duration, parse_size_list};
+use swath_bench::{Depth, Error, Pattern, Result, parse_duration, parse_size_list};
 
 const MEMBERS_HELP: &str = "\
 Members of the volume, in any order, or one directory that holds them. A volume on them is used \
@@ -146,10 +146,6 @@ pub(crate) struct Options {
 #[derive(Debug, Clone)]
 pub(crate) struct Cells(pub(crate) Vec<CellChoice>);
 
-/// A list of sizes as one argument.
-#[derive(Debug, Clone)]
-pub(crate) struct Sizes(pub(crate) Vec<u64>);
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StateChoice {
     Written,
@@ -185,18 +181,7 @@ impl Options {
                  fills anyway",
             ));
         }
-        if self.volume.makes_members() {
-            let chunk_bytes = self.chunk_bytes();
-            if self.size < chunk_bytes.saturating_add(MEMBER_OVERHEAD_BYTES) {
-                return Err(Error::usage(format!(
-                    "a member of {} cannot hold a chunk of {} beside {} of metadata; use a larger \
-                     --size or a smaller --chunk",
-                    format_size(self.size),
-                    format_size(chunk_bytes),
-                    format_size(MEMBER_OVERHEAD_BYTES)
-                )));
-            }
-        }
+        self.volume.check_size(self.size)?;
         self.report.check()
     }
 }

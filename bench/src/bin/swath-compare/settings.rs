@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use swath_bench::compare::{CellChoice, Rival, Schedule, State, parse_cells};
 use swath_bench::{Cell, Error, MembersOptions, Pattern, Result, SubjectOptions};
 use swath_engine::{FileFill, QueueOptions, cpu};
-use swath_volume::{CHUNK_BYTES_DEFAULT, members_in};
+use swath_volume::members_in;
 
 use crate::options::{Options, RivalChoice, StateChoice};
 
@@ -121,10 +121,6 @@ impl Options {
             let count = members_in(&self.volume.members).map_or(given, |paths| paths.len());
             u32::try_from(count).unwrap_or(u32::MAX)
         }
-    }
-
-    pub(crate) fn chunk_bytes(&self) -> u64 {
-        self.volume.chunk.unwrap_or(CHUNK_BYTES_DEFAULT)
     }
 
     /// Members of the run's own.
