@@ -1,6 +1,7 @@
 //! `cargo ci`: what CI runs, in order, on stable Rust. Stops at the first step that fails.
 //!
-//! `cargo ci` runs every step; `cargo ci test docs` runs just these.
+//! `cargo ci` runs every step; `cargo ci test docs` runs just these. `cargo ci full` is not among the
+//! steps: it runs the suites that try crashes, faults and kills as far as they go, for hours.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -16,14 +17,18 @@ struct Step {
 fn main() -> ExitCode {
     let root = workspace_root();
     let wanted: Vec<String> = env::args().skip(1).collect();
-    let steps = steps(&root);
+    let steps = if wanted == ["full"] {
+        vec![full_run()]
+    } else {
+        steps(&root)
+    };
     if let Some(unknown) = wanted
         .iter()
         .find(|name| steps.iter().all(|step| step.name != **name))
     {
         let names: Vec<_> = steps.iter().map(|step| step.name).collect();
         eprintln!(
-            "ci: there is no step '{unknown}'; the steps are {}",
+            "ci: there is no step '{unknown}'; the steps are {}, and 'full' alone",
             names.join(", ")
         );
         return ExitCode::from(2);
@@ -105,6 +110,31 @@ fn steps(root: &Path) -> Vec<Step> {
             ])],
         },
     ]
+}
+
+/// Every crash state, ten thousand seeds, a million flips, a thousand kills, every planted bug.
+fn full_run() -> Step {
+    let suite = |variables: &[(&str, &str)], suite: &str, filter: &[&str]| {
+        let test = ["test", "--release", "-p", "swath-tests", "--test", suite];
+        let mut command = cargo(&[&test[..], filter, &["--", "--nocapture"]].concat());
+        command.envs(variables.iter().copied());
+        command
+    };
+    Step {
+        name: "full",
+        commands: vec![
+            suite(&[("SWATH_CRASH_STATES", "full")], "crash", &[]),
+            suite(&[("SWATH_SEEDS", "10000")], "simulation", &[]),
+            suite(
+                &[("SWATH_FLIPS", "1000000"), ("SWATH_CASES", "64")],
+                "integration",
+                &["store::bits"],
+            ),
+            suite(&[("SWATH_CASES", "50")], "property", &[]),
+            suite(&[("SWATH_KILLS", "1000")], "integration", &["kills::"]),
+            cargo(&["run", "-p", "swath-tests", "--bin", "planted"]),
+        ],
+    }
 }
 
 /// Every bench binary, once, as small as it gets.
