@@ -2,6 +2,7 @@
 //! where reports go. Parts for `#[command(flatten)]`, and how a binary ends.
 
 mod own;
+mod page;
 mod queue;
 
 use std::path::PathBuf;
@@ -19,6 +20,7 @@ use crate::report::{ReportFile, is_standard_output};
 use crate::size::{format_bytes, format_size, parse_duration, parse_size};
 
 pub use own::{FillChoice, OwnArguments};
+pub use page::{PageArguments, PageFile};
 pub use queue::QueueArguments;
 
 /// No drive addresses less.

@@ -62,8 +62,10 @@ pub(crate) fn histogram(
     let frame = Frame {
         left: 50.0,
         right: width - 36.0,
-        top: 50.0,
+        // Two rows of names of marks, and the axis's own above them.
+        top: 62.0,
         bottom: height - 46.0,
+        name_gap: 46.0,
     };
     frame.draw(&mut svg, &x, &y);
     for bar in &shown {

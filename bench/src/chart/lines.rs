@@ -66,6 +66,7 @@ impl LineChart<'_> {
             right: self.width - NAMES_WIDTH,
             top: 34.0,
             bottom: self.height - 46.0,
+            name_gap: 14.0,
         };
         frame.draw(&mut svg, &self.x, &self.y);
         let mut names: Vec<(f64, &str, String)> = Vec::new();

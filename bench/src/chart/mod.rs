@@ -106,6 +106,8 @@ pub(crate) struct Frame {
     pub(crate) right: f64,
     pub(crate) top: f64,
     pub(crate) bottom: f64,
+    /// How far above the frame the name of the vertical axis stands.
+    pub(crate) name_gap: f64,
 }
 
 impl Frame {
@@ -126,7 +128,7 @@ impl Frame {
         svg.text(
             "name",
             "start",
-            (self.left - 40.0, self.top - 14.0),
+            (self.left - 40.0, self.top - self.name_gap),
             y.name(),
         );
         svg.text("name", "end", (self.right, self.bottom + 36.0), x.name());

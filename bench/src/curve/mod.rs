@@ -37,6 +37,8 @@ pub use arrivals::{Arrivals, Schedule};
 pub use csv::write_curve_csv;
 pub use point::PointOptions;
 pub use profile::{Profile, Region, SizeShare, Skew};
+#[cfg(test)]
+pub(crate) use report::fixture;
 pub use report::{CurveReport, PointReport, ProfileReport, WorkloadReport};
 pub use shipped::{corners, find, shipped, text_of};
 pub use table::render_curves;

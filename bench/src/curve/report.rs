@@ -21,6 +21,10 @@ const KEPT_UP: f64 = 0.99;
 /// Everything about one run.
 #[derive(Debug, Clone, Serialize)]
 pub struct CurveReport {
+    /// What kind of run it was: `curve`.
+    pub kind: &'static str,
+    /// The format of this report, as other kinds have it.
+    pub format: u32,
     /// The program.
     pub program: &'static str,
     /// The exact command, quoted for a shell.
@@ -212,13 +216,13 @@ fn rounded(value: f64) -> f64 {
 }
 
 #[cfg(test)]
-pub(super) mod fixture {
+pub(crate) mod fixture {
     use super::super::shipped::find;
     use super::*;
     use crate::report::fixture;
 
     /// A point of 1000 reads of 4 KiB in a second at 100 us, and one at 5 ms.
-    pub(crate) fn measured(offered: u64, done: u64) -> Measured {
+    pub(in crate::curve) fn measured(offered: u64, done: u64) -> Measured {
         let mut read_ns = Histogram::new(3).unwrap();
         read_ns.record_n(100_000, 999).unwrap();
         read_ns.record(5_000_000).unwrap();
@@ -241,6 +245,8 @@ pub(super) mod fixture {
             |load, measured: &Measured| PointReport::of(load, measured, second, 64).unwrap();
         let matrix = fixture::report(false);
         CurveReport {
+            kind: "curve",
+            format: crate::report::REPORT_FORMAT,
             program: "swath-curve",
             command: "swath-curve".to_owned(),
             version: "0.1.0",

@@ -31,7 +31,7 @@ pub const REPORT_FORMAT: u32 = 1;
 /// Everything about one run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// What kind of run it was: `matrix`.
+    /// What kind of run it was: `matrix` or `threads`.
     pub kind: &'static str,
     /// The format of this report: [`REPORT_FORMAT`].
     pub format: u32,

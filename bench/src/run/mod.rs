@@ -337,13 +337,15 @@ impl Run {
     /// The run that a bench has just made: as it would be read from the JSON of its report, so that
     /// a page says the same whichever way it came to be.
     ///
+    /// None when it measured nothing.
+    ///
     /// # Errors
     ///
-    /// The report has no cell.
-    pub fn of(report: &impl Serialize) -> Result<Self> {
+    /// It is no report.
+    pub fn of(report: &impl Serialize) -> Result<Option<Self>> {
         let text = serde_json::to_string(report)
             .map_err(|cause| Error::failed("cannot write the report as JSON", cause))?;
-        of_json("this run", text)
+        read::of_report("this run", text)
     }
 
     /// What it is called on pages: the label, or else the name of its file.

@@ -18,8 +18,6 @@ const REPORT_BYTES_MAX: u64 = 64 << 20;
 #[derive(Deserialize)]
 struct Head {
     kind: Option<String>,
-    // What reports of threads and curves say instead, or besides.
-    program: Option<String>,
     format: Option<u64>,
     version: Option<String>,
     // What reports had before they told their format, and what fio's have.
@@ -61,14 +59,35 @@ pub fn of_json(source: &str, text: String) -> Result<Run> {
     if text.trim().is_empty() {
         return Err(refusal(source, "it is empty"));
     }
+    let run = parsed(source, text)?;
+    check(&run)?;
+    Ok(run)
+}
+
+/// The run of which this is the report; none when nothing was measured.
+pub(super) fn of_report(source: &str, text: String) -> Result<Option<Run>> {
+    let run = parsed(source, text)?;
+    if is_empty(&run) {
+        return Ok(None);
+    }
+    check(&run)?;
+    Ok(Some(run))
+}
+
+/// A report whose fields are what they should be, whatever they say.
+fn parsed(source: &str, text: String) -> Result<Run> {
     let head: Head = parse(source, &text)?;
     let kind = check_head(source, &text, &head)?;
     let mut run: Run = parse(source, &text)?;
     run.kind = kind;
     run.source = source.to_owned();
     run.text = text;
-    check(&run)?;
     Ok(run)
+}
+
+fn is_empty(run: &Run) -> bool {
+    let mut workloads = run.workloads.iter();
+    run.cells.is_empty() && workloads.all(|workload| workload.points.is_empty())
 }
 
 fn refusal(source: &str, message: &str) -> Error {
@@ -119,9 +138,9 @@ fn check_head(source: &str, text: &str, head: &Head) -> Result<RunKind> {
         return Err(refusal(&place("phases"), message));
     }
     let version = head.version.as_deref().unwrap_or("unknown");
-    match (head.format, head.program.as_deref()) {
-        (Some(format), _) if format == u64::from(REPORT_FORMAT) => {}
-        (Some(format), _) => {
+    match head.format {
+        Some(format) if format == u64::from(REPORT_FORMAT) => {}
+        Some(format) => {
             return Err(refusal(
                 &place("format"),
                 &format!(
@@ -130,9 +149,7 @@ fn check_head(source: &str, text: &str, head: &Head) -> Result<RunKind> {
                 ),
             ));
         }
-        // These programs never wrote another format.
-        (None, Some("swath-threads" | "swath-curve")) => {}
-        (None, _) if head.cells.is_some() => {
+        None if head.cells.is_some() => {
             return Err(refusal(
                 &place("version"),
                 &format!(
@@ -141,17 +158,14 @@ fn check_head(source: &str, text: &str, head: &Head) -> Result<RunKind> {
                 ),
             ));
         }
-        (None, _) => {
+        None => {
             return Err(refusal(
                 source,
                 "field 'format' is missing: not a report of Swath's",
             ));
         }
     }
-    // The program is told where the rest of the report is of another kind's shape.
-    let program = head.program.as_deref();
-    let kind = program.and_then(|name| name.strip_prefix("swath-"));
-    match kind.or(head.kind.as_deref()) {
+    match head.kind.as_deref() {
         Some("matrix") => Ok(RunKind::Matrix),
         Some("threads") => Ok(RunKind::Threads),
         Some("curve") => Ok(RunKind::Curve),
@@ -180,14 +194,9 @@ fn check(run: &Run) -> Result<()> {
             &format!("field '{field}': {message}"),
         ))
     };
-    if run.cells.is_empty()
-        && run
-            .workloads
-            .iter()
-            .all(|workload| workload.points.is_empty())
-    {
+    if is_empty(run) {
         let field = if run.kind == RunKind::Curve {
-            "curves"
+            "workloads"
         } else {
             "cells"
         };
@@ -301,17 +310,14 @@ mod tests {
     }
 
     #[test]
-    fn reports_of_threads_and_curves_are_known_by_their_program() {
-        let text = fixture::json().replacen('{', "{\"program\": \"swath-threads\",", 1);
-        let run = of_json("t.json", text).unwrap();
-        assert_eq!(run.kind, RunKind::Threads);
+    fn a_curve_is_read_by_its_workloads() {
         let mut value: serde_json::Value = serde_json::from_str(&fixture::json()).unwrap();
         let latency = value["cells"][0]["lat_ns"].clone();
         let fields = value.as_object_mut().unwrap();
-        for field in ["kind", "format", "cells", "rounds"] {
+        for field in ["cells", "rounds"] {
             fields.remove(field);
         }
-        value["program"] = "swath-curve".into();
+        value["kind"] = "curve".into();
         value["workloads"] = serde_json::json!([{"name": "4K random read", "read_percent": 100.0,
             "seek_percent": 100.0, "sizes": [{"bytes": 4096, "percent": 100.0}],
             "points": [{"percent": null, "achieved_iops": 5e5, "lat_ns": latency}]}]);
@@ -320,6 +326,22 @@ mod tests {
         let corner = run.workloads[0].corner();
         assert_eq!(corner, Some((crate::workload::Pattern::RandRead, 4096)));
         assert_eq!(run.workloads[0].points[0].percent, None);
+        value["workloads"][0]["points"] = serde_json::json!([]);
+        refused(
+            &value.to_string(),
+            &["field 'workloads': nothing was measured"],
+        );
+        assert!(Run::of(&value).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_a_bench_has_measured_is_read_without_a_file() {
+        let report = crate::report::fixture::report(true);
+        let run = Run::of(&report).unwrap().unwrap();
+        assert_eq!(run.cells.len(), 2);
+        let curve = crate::curve::fixture::report();
+        let run = Run::of(&curve).unwrap().unwrap();
+        assert_eq!(run.workloads.len(), curve.workloads.len());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use assert_cmd::Command;
 use serde_json::{Value, json};
-use swath_tests::binaries::swath_matrix;
+use swath_tests::binaries::{swath_curve, swath_matrix, swath_threads};
 use swath_tests::skipped;
 
 use super::{Rig, done, refused, run, stdout, text};
@@ -85,6 +85,43 @@ fn a_page_has_charts_and_all_that_was_measured() {
             assert!(page.contains(part), "{part}");
         }
         assert!(!page.contains("NaN") && !page.contains("<script") && !page.contains(" src="));
+    }
+}
+
+#[test]
+fn threads_and_curves_have_pages_too() {
+    let rig = Rig::new();
+    let threads = ["--threads", "1,2", "--bs", "4k,64k"];
+    let curve = ["--profile", "4k-randread", "--curve", "50,100"];
+    for (program, options, parts) in [
+        (
+            swath_threads(),
+            &threads[..],
+            &["Threads by block sizes", "swath-threads"][..],
+        ),
+        (
+            swath_curve(),
+            &curve,
+            &["Latency against load", "swath-curve", "R6525"],
+        ),
+    ] {
+        let (json, html) = (rig.path("r.json"), rig.path("r.html"));
+        let output = Command::new(program)
+            .args(["--members", "2", "--size", "16m", "--quiet"])
+            .args(["--runtime", "50ms", "--ramp-time", "10ms", "--dir"])
+            .arg(rig.path(""))
+            .args(options)
+            .args(["--json", text(&json), "--html", text(&html)])
+            .output()
+            .unwrap();
+        done(output);
+        let made_again = stdout(&done(run("report", &["--html", "-"], &[json])));
+        for page in [fs::read_to_string(&html).unwrap(), made_again] {
+            for part in parts {
+                assert!(page.contains(part), "{part} is not in the page");
+            }
+            assert!(page.ends_with("</html>\n") && !page.contains("NaN"));
+        }
     }
 }
 

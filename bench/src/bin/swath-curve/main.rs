@@ -12,7 +12,7 @@ use swath_bench::curve::{
     Course, CurveReport, PointOptions, Profile, render_curves, shipped, text_of, walk,
     write_curve_csv,
 };
-use swath_bench::report::{VolumeReport, print, render_conditions, write_json};
+use swath_bench::report::{REPORT_FORMAT, VolumeReport, print, render_conditions, write_json};
 use swath_bench::{Environment, Interrupt, Result, Subject, format_duration, quote_command};
 
 use options::Options;
@@ -36,11 +36,12 @@ fn run(options: &Options) -> Result<()> {
         let space = options.own.volume_space(&options.volume);
         course.check(BLOCK_BYTES_MIN, space.length)?;
     }
-    let is_piped = options.report.is_piped();
+    let is_piped = options.page.is_piped(&options.report);
     if options.report.dry_run {
         return print(&describe(options, &course)?, is_piped);
     }
     let files = options.report.open()?;
+    let html = options.page.open()?;
 
     let interrupt = Interrupt::install()?;
     let point_options = options.point(&interrupt);
@@ -82,6 +83,9 @@ fn run(options: &Options) -> Result<()> {
     }
     if let Some(file) = files.csv {
         file.write(|output| write_curve_csv(&report, output))?;
+    }
+    if let Some(file) = html {
+        file.write(&report)?;
     }
     outcome.stopped.map_or(Ok(()), Err)
 }
@@ -156,6 +160,8 @@ fn blank_report(
             .map(|profile| format!("{}: {}", profile.name, profile.source)),
     );
     CurveReport {
+        kind: "curve",
+        format: REPORT_FORMAT,
         program: PROGRAM,
         command: quote_command(std::env::args()),
         version: env!("CARGO_PKG_VERSION"),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use swath_bench::command_line::{
-    FillChoice, OwnArguments, QueueArguments, ReportArguments, VolumeArguments, parse_runtime,
+    FillChoice, OwnArguments, PageArguments, QueueArguments, ReportArguments, VolumeArguments,
+    parse_runtime,
 };
 use swath_bench::curve::{
     Arrivals, Course, PointOptions, check_rate, corners, find, parse_percents,
@@ -114,6 +115,9 @@ pub(crate) struct Options {
     pub(crate) interval: Option<Duration>,
 
     #[command(flatten)]
+    pub(crate) page: PageArguments,
+
+    #[command(flatten)]
     pub(crate) report: ReportArguments,
 }
 
@@ -145,7 +149,7 @@ impl Options {
     pub(crate) fn check(&self, course: &Course) -> Result<()> {
         let reads_only = ", as --profile 4k-randread,64k-read do";
         self.own.check(&self.volume, course.writes(), reads_only)?;
-        self.report.check()
+        self.page.check(&self.report)
     }
 
     /// How to come by the volume.

@@ -10,12 +10,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use swath_bench::command_line::{BLOCK_BYTES_MIN, common_notes, exit, making_members};
-use swath_bench::html::{PageOptions, write_run};
 use swath_bench::report::{
-    REPORT_FORMAT, Report, ReportFile, VolumeReport, print, render_header, render_tables,
-    write_csv, write_json,
+    REPORT_FORMAT, Report, VolumeReport, print, render_header, render_tables, write_csv, write_json,
 };
-use swath_bench::run::Run;
 use swath_bench::{
     Environment, Interrupt, Plan, Result, Runner, Side, Subject, carry_out, format_duration,
     quote_command,
@@ -31,13 +28,16 @@ fn run(options: &Options) -> Result<()> {
     options.check()?;
     let plan = options.plan(options.members_expected());
     if options.report.dry_run {
-        return print(&describe(options, &plan)?, options.is_piped());
+        return print(
+            &describe(options, &plan)?,
+            options.page.is_piped(&options.report),
+        );
     }
     if options.volume.makes_members() {
         plan.check(BLOCK_BYTES_MIN, &[options.own_space()])?;
     }
     let files = options.report.open()?;
-    let html = options.html.as_deref().map(ReportFile::open).transpose()?;
+    let html = options.page.open()?;
 
     let interrupt = Interrupt::install()?;
     let mut progress = options.report.progress();
@@ -55,7 +55,10 @@ fn run(options: &Options) -> Result<()> {
     check_plan(&plan, &subject)?;
     let runner = Runner::new(subject.volume(), options.run(&interrupt));
     let mut report = blank_report(options, &subject);
-    print(&render_header(&report), options.is_piped())?;
+    print(
+        &render_header(&report),
+        options.page.is_piped(&options.report),
+    )?;
     progress.line(&format!(
         "{} cells, about {}",
         plan.cells.len(),
@@ -66,17 +69,18 @@ fn run(options: &Options) -> Result<()> {
     report.interrupted = campaign.is_interrupted();
     report.volume.take_queues(&campaign.queues);
     report.cells = campaign.cells;
-    print(&render_tables(&report), options.is_piped())?;
+    print(
+        &render_tables(&report),
+        options.page.is_piped(&options.report),
+    )?;
     if let Some(file) = files.json {
         file.write(|output| write_json(&report, output))?;
     }
     if let Some(file) = files.csv {
         file.write(|output| write_csv(&report, output))?;
     }
-    // A page shows cells; of a run that was stopped before its first there is none.
-    if let Some(file) = html.filter(|_| !report.cells.is_empty()) {
-        let run = Run::of(&report)?;
-        file.write(|output| write_run(&run, &PageOptions::default(), output))?;
+    if let Some(file) = html {
+        file.write(&report)?;
     }
     campaign.stopped.map_or(Ok(()), Err)
 }

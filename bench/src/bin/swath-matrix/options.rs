@@ -1,15 +1,13 @@
 //! The command line of `swath-matrix`, in fio's words where fio has them.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Parser;
 use swath_bench::command_line::{
-    OwnArguments, QueueArguments, ReportArguments, Sizes, VolumeArguments, parse_depth,
-    parse_runtime,
+    OwnArguments, PageArguments, QueueArguments, ReportArguments, Sizes, VolumeArguments,
+    parse_depth, parse_runtime,
 };
-use swath_bench::report::is_standard_output;
-use swath_bench::{Depth, Error, Pattern, Result, parse_duration, parse_size_list};
+use swath_bench::{Depth, Pattern, Result, parse_duration, parse_size_list};
 
 const MEMBERS_HELP: &str = "\
 Members of the volume, in any order, or one directory that holds them. A volume on them is used \
@@ -112,9 +110,8 @@ pub(crate) struct Options {
           help_heading = "Queue")]
     pub(crate) reap: Option<u32>,
 
-    /// Write the report as one HTML file with charts, which needs nothing else; - is standard output
-    #[arg(long, value_name = "FILE", help_heading = "Report")]
-    pub(crate) html: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) page: PageArguments,
 
     #[command(flatten)]
     pub(crate) report: ReportArguments,
@@ -126,17 +123,6 @@ impl Options {
         let writes = self.patterns().iter().any(|pattern| pattern.is_write());
         self.own
             .check(&self.volume, writes, " with --rw read,randread")?;
-        self.report.check()?;
-        if is_standard_output(self.html.as_ref()) && self.report.is_piped() {
-            return Err(Error::usage(
-                "only one of --json, --csv and --html can go to standard output",
-            ));
-        }
-        Ok(())
-    }
-
-    /// Whether tables must keep off standard output.
-    pub(crate) fn is_piped(&self) -> bool {
-        self.report.is_piped() || is_standard_output(self.html.as_ref())
+        self.page.check(&self.report)
     }
 }

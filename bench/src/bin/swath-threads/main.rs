@@ -32,11 +32,12 @@ fn run(options: &Options) -> Result<()> {
         let space = options.own.volume_space(&options.volume);
         check(&plan.cells, BLOCK_BYTES_MIN, space.length)?;
     }
-    let tables_to_stderr = options.report.is_piped() || options.gdsio_line;
+    let tables_to_stderr = options.page.is_piped(&options.report) || options.gdsio_line;
     if options.report.dry_run {
         return print(&describe(options, &plan)?, tables_to_stderr);
     }
     let files = options.report.open()?;
+    let html = options.page.open()?;
 
     let interrupt = Interrupt::install()?;
     let mut progress = options.report.progress();
@@ -74,6 +75,9 @@ fn run(options: &Options) -> Result<()> {
     }
     if let Some(file) = files.csv {
         file.write(|output| write_csv(&report.run, output))?;
+    }
+    if let Some(file) = html {
+        file.write(&report)?;
     }
     campaign.stopped.map_or(Ok(()), Err)
 }

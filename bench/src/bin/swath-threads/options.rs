@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use clap::Parser;
 use swath_bench::command_line::{
-    FillChoice, OwnArguments, QueueArguments, ReportArguments, Sizes, VolumeArguments,
-    parse_runtime,
+    FillChoice, OwnArguments, PageArguments, QueueArguments, ReportArguments, Sizes,
+    VolumeArguments, parse_runtime,
 };
 use swath_bench::threads::{parse_threads, thread_cells};
 use swath_bench::{
@@ -98,6 +98,9 @@ pub(crate) struct Options {
     pub(crate) gdsio_line: bool,
 
     #[command(flatten)]
+    pub(crate) page: PageArguments,
+
+    #[command(flatten)]
     pub(crate) report: ReportArguments,
 }
 
@@ -108,14 +111,14 @@ pub(crate) struct Threads(pub(crate) Vec<u32>);
 impl Options {
     /// Checks what clap cannot: how the options go together. Touches nothing.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.gdsio_line && self.report.is_piped() {
+        if self.gdsio_line && self.page.is_piped(&self.report) {
             return Err(Error::usage(
                 "--gdsio-line has standard output to itself; give --json and --csv a file",
             ));
         }
         self.own
             .check(&self.volume, self.writes(), " with --rw read,randread")?;
-        self.report.check()
+        self.page.check(&self.report)
     }
 
     fn writes(&self) -> bool {
