@@ -148,6 +148,8 @@ fn kind(message: &str) -> Option<EventKind> {
             ("Card not present", Removed),
             ("Link Down", Removed),
             ("Powering off", Removed),
+            // All that Linux 6.12 says of an orderly removal.
+            ("will power off", Removed),
             ("Card present", Inserted),
             ("Link Up", Inserted),
         ],
@@ -210,6 +212,10 @@ mod tests {
             (
                 "pcieport 0000:00:04.1: pciehp: Slot(0): Card present",
                 Some(Inserted),
+            ),
+            (
+                "pcieport 0000:00:02.0: pciehp: Slot(2): Button press: will power off in 5 sec",
+                Some(Removed),
             ),
             (
                 "pci 0000:01:00.0: [144d:a80a] type 00 class 0x010802 PCIe Endpoint",
