@@ -105,6 +105,11 @@ virtio_disk() {
   qemu+=(-drive "if=none,id=v0,format=raw,file=$state/virtio.raw" -device virtio-blk-pci,drive=v0)
 }
 
+# Drives are pulled and put in by the ports' own means rather than by the firmware's.
+native_hotplug() {
+  qemu+=(-global ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off)
+}
+
 # A drive /dev/rig9 on a NUMA node of its own.
 far_drive() {
   truncate -s 256M "$state/far.raw"
