@@ -115,10 +115,6 @@ impl Arena {
         }
     }
 
-    pub(crate) fn is_in_memory(&self) -> bool {
-        self.state == State::Memory
-    }
-
     /// Whether its members' kind does not tell what is written.
     pub fn is_state_unknown(&self) -> bool {
         let members = self.subject().volume().members();

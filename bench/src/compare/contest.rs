@@ -1,12 +1,13 @@
 //! Carries a comparison out: for each cell a probe of every side's settings, then rounds of turns.
 //!
-//! - Settings are chosen before the first round and stay for all of them.
+//! - Settings are chosen before the first round (`probes`) and stay for all of them.
 //! - Only whole rounds count; what was done stays when a run stops early.
 //! - A turn that writes is followed by a flush of every member, outside its window, whoever wrote.
 
+mod probes;
+
 use std::time::Duration;
 
-use serde::Serialize;
 use swath_engine::QueueDescription;
 
 use crate::compare::arena::Arena;
@@ -25,12 +26,12 @@ use crate::size::format_duration;
 use crate::target;
 use crate::workload::Cell;
 
+pub(crate) use probes::Probe;
+use probes::{Probes, chosen};
+
 /// What a turn takes besides ramp and window: opening the volume and a lane; or starting fio.
 const SWATH_OVERHEAD: Duration = Duration::from_millis(60);
 const FIO_OVERHEAD: Duration = Duration::from_millis(450);
-
-/// The ramp of a probe, whose window is short as well.
-const PROBE_RAMP: Duration = Duration::from_millis(100);
 
 /// When fio's process has spent so many times what its job counted, kernel workers did a part.
 const UNCOUNTED_FACTOR: f64 = 1.5;
@@ -91,25 +92,12 @@ impl Schedule {
             }
     }
 
-    /// How long the probes of a cell take.
-    fn probes(&self, cell: &Cell) -> Duration {
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let swath =
-            (PROBE_RAMP + self.probe + SWATH_OVERHEAD) * count(Batching::candidates(cell).len());
-        if self.rivals.contains(&Rival::Best) {
-            let fio = FioSettings::candidates(cell, self.in_memory, HugePages::now());
-            swath + (PROBE_RAMP + self.probe + FIO_OVERHEAD) * count(fio.len())
-        } else {
-            swath
-        }
-    }
-
     /// How long all of it takes, but for making members.
     pub fn total(&self) -> Duration {
         let rounds: Duration = self.sides().into_iter().map(|side| self.turn(side)).sum();
         let cells = self.cells.iter();
         cells
-            .map(|cell| self.probes(cell) + rounds * self.rounds)
+            .map(|cell| probes::time(self, cell) + rounds * self.rounds)
             .sum()
     }
 }
@@ -120,14 +108,6 @@ pub(crate) struct Turn {
     pub(crate) side: Side,
     pub(crate) done: Done,
     pub(crate) process_cpu_ms: Option<u64>,
-}
-
-/// A candidate and what it reached; none: it failed.
-#[derive(Debug, Clone, Serialize)]
-pub(crate) struct Probe<T> {
-    #[serde(flatten)]
-    pub(crate) settings: T,
-    pub(crate) iops: Option<f64>,
 }
 
 /// What a cell gave.
@@ -183,6 +163,8 @@ pub struct Contest<'run> {
     pages: HugePages,
     interrupt: &'run Interrupt,
     verdict: Verdict,
+    /// Of the last of fio's candidates that failed.
+    fio_failure: Option<Error>,
     /// Of the schedule.
     total: Duration,
     spent: Duration,
@@ -202,6 +184,7 @@ impl<'run> Contest<'run> {
                 notes: Vec::new(),
                 stopped: None,
             },
+            fio_failure: None,
             total: schedule.total(),
             spent: Duration::ZERO,
         }
@@ -233,13 +216,12 @@ impl<'run> Contest<'run> {
 
     fn run_cell(&mut self, cell: &Cell, arena: &mut Arena, progress: &mut Progress) -> Result<()> {
         arena.renew(self.interrupt)?;
-        let (swath, swath_probes) = self.probe_swath(cell, arena, progress)?;
-        let (best, fio_probes) = if self.schedule.rivals.contains(&Rival::Best) {
-            let (best, probes) = self.probe_fio(cell, arena, progress)?;
-            (Some(best), probes)
-        } else {
-            (None, Vec::new())
-        };
+        let Probes {
+            swath: swath_probes,
+            fio: fio_probes,
+        } = self.probe(cell, arena, progress)?;
+        let swath = chosen(&swath_probes).ok_or_else(|| nothing_to_try(cell))?;
+        let best = chosen(&fio_probes);
         let mut rounds = Vec::new();
         let mut commands = Vec::new();
         let mut outcome = Ok(());
@@ -318,68 +300,6 @@ impl<'run> Contest<'run> {
             self.spent += self.schedule.turn(side);
         }
         Ok(turns)
-    }
-
-    /// Tries Swath's candidates.
-    fn probe_swath(
-        &mut self,
-        cell: &Cell,
-        arena: &mut Arena,
-        progress: &mut Progress,
-    ) -> Result<(Batching, Vec<Probe<Batching>>)> {
-        let mut probes = Vec::new();
-        for settings in Batching::candidates(cell) {
-            arena.check()?;
-            let what = format!("{cell}, trying Swath with {settings}");
-            let probe = self.schedule.probe;
-            let done = self.swath(cell, settings, PROBE_RAMP, probe, arena, &what, progress)?;
-            probes.push(Probe {
-                settings,
-                iops: Some(done.iops()),
-            });
-            self.spent += PROBE_RAMP + probe + SWATH_OVERHEAD;
-        }
-        let best = fastest(&probes).ok_or_else(|| nothing_to_try(cell))?;
-        Ok((best, probes))
-    }
-
-    /// Tries fio's candidates. One that fails is left out and told, as long as another does not.
-    fn probe_fio(
-        &mut self,
-        cell: &Cell,
-        arena: &mut Arena,
-        progress: &mut Progress,
-    ) -> Result<(FioSettings, Vec<Probe<FioSettings>>)> {
-        let mut probes = Vec::new();
-        let mut failed = None;
-        for settings in FioSettings::candidates(cell, arena.is_in_memory(), self.pages) {
-            arena.check()?;
-            let what = format!("{cell}, trying fio with {settings}");
-            let job = Job {
-                cell,
-                settings,
-                ramp: PROBE_RAMP,
-                runtime: self.schedule.probe,
-                is_probe: true,
-            };
-            let iops = match self.fio(Side::Best, &job, arena, &what, progress) {
-                Ok((turn, _)) => Some(turn.done.iops()),
-                Err(error) if error.kind() == ErrorKind::Failed && arena.subject().is_open() => {
-                    self.verdict.note(format!(
-                        "{cell}: fio's candidate {settings} is left out: {error}"
-                    ));
-                    failed = Some(error);
-                    None
-                }
-                Err(error) => return Err(error),
-            };
-            probes.push(Probe { settings, iops });
-            self.spent += PROBE_RAMP + self.schedule.probe + FIO_OVERHEAD;
-        }
-        match fastest(&probes) {
-            Some(best) => Ok((best, probes)),
-            None => Err(failed.unwrap_or_else(|| nothing_to_try(cell))),
-        }
     }
 
     #[expect(
@@ -536,15 +456,6 @@ impl CellVerdict {
     }
 }
 
-/// The settings that reached the most.
-fn fastest<T: Copy>(probes: &[Probe<T>]) -> Option<T> {
-    let worked = probes
-        .iter()
-        .filter_map(|probe| Some((probe.iops?, probe.settings)));
-    let best = worked.max_by(|(one, _), (other, _)| one.total_cmp(other));
-    best.map(|(_, settings)| settings)
-}
-
 fn nothing_to_try(cell: &Cell) -> Error {
     Error::new(
         ErrorKind::Failed,
@@ -579,17 +490,9 @@ mod tests {
     #[test]
     fn the_time_of_a_run_is_known_beforehand() {
         let both = schedule(&[Rival::Best, Rival::Defaults]).total();
-        // Seven rounds of three turns of four seconds at most, and six probes.
+        // Seven rounds of three turns of four seconds at most, and 6 + 3 * 6 probes of a second.
         assert!(both > Duration::from_secs(7 * 3 * 7 / 2), "{both:?}");
-        assert!(both < Duration::from_secs(7 * 3 * 4 + 10), "{both:?}");
+        assert!(both < Duration::from_secs(7 * 3 * 4 + 24), "{both:?}");
         assert!(schedule(&[Rival::Defaults]).total() < both);
-    }
-
-    #[test]
-    fn the_fastest_candidate_that_worked_is_taken() {
-        let probe = |settings, iops| Probe { settings, iops };
-        let probes = [probe(1, Some(5.0)), probe(2, Some(7.0)), probe(3, None)];
-        assert_eq!(fastest(&probes), Some(2));
-        assert_eq!(fastest(&[probe(1, None)]), None);
     }
 }

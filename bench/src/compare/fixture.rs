@@ -58,6 +58,8 @@ fn cell(pattern: Pattern, block_bytes: u64, swath: [u64; 3]) -> CellVerdict {
         fio_probes: vec![Probe {
             settings: best,
             iops: Some(1000.0),
+            iops_tries: vec![1000.0],
+            cpu_ns_per_io_tries: vec![500.0],
         }],
         commands: vec![
             (Side::Best, "fio --best".to_owned()),

@@ -86,6 +86,14 @@ impl FioSettings {
         found
     }
 
+    /// How it hands over and takes back, where it does so in batches that were chosen.
+    pub(crate) fn batching(self) -> Option<Batching> {
+        match self {
+            Self::Ring { batching, .. } => Some(batching),
+            Self::Defaults | Self::Plain { .. } => None,
+        }
+    }
+
     pub(crate) fn memory(self) -> FioMemory {
         match self {
             Self::Defaults => FioMemory::Small,
