@@ -27,13 +27,13 @@ impl fmt::Display for Batching {
 
 impl Batching {
     /// What is tried out for `cell`, by either side: a quarter, half and all of the depth at once;
-    /// waiting for one completion, for a sixteenth of the depth, and, where blocks are small, for a
+    /// waiting for one completion, for an eighth of the depth, and, where blocks are small, for a
     /// whole batch.
     pub(crate) fn candidates(cell: &Cell) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
         for part in [4, 2, 1] {
             let batch = (cell.depth / part).max(1);
-            let mut minima = vec![1, (cell.depth / 16).max(1)];
+            let mut minima = vec![1, (cell.depth / 8).max(1)];
             if cell.block_bytes <= SMALL_BLOCK_BYTES_MAX {
                 minima.push(batch);
             }
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(
             shown(&cell(4096, 128)),
             [
-                "32/1", "32/8", "32/32", "64/1", "64/8", "64/64", "128/1", "128/8", "128/128"
+                "32/1", "32/16", "32/32", "64/1", "64/16", "64/64", "128/1", "128/16", "128/128"
             ]
         );
         assert_eq!(shown(&cell(1 << 20, 8)), ["2/1", "4/1", "8/1"]);

@@ -65,7 +65,7 @@ pub struct RunOptions {
     pub runtime: Duration,
     /// The most requests handed over at once, and the most completions waited for at once.
     pub batch: u32,
-    /// Completions to wait for at once; none: a sixteenth of the depth, at most a batch.
+    /// Completions to wait for at once; none: an eighth of the depth, at most a batch.
     pub reap: Option<u32>,
     /// What offsets and data are drawn from.
     pub seed: u64,
@@ -107,7 +107,7 @@ impl RunOptions {
     /// of 128 costs a third of the IOPS, for they run dry meanwhile; and when software is what
     /// takes the time, more are there anyway than were waited for.
     fn reap_min(&self, depth: usize) -> usize {
-        let wanted = self.reap.map_or(depth / 16, |reap| reap as usize);
+        let wanted = self.reap.map_or(depth / 8, |reap| reap as usize);
         wanted.min(self.batch()).min(depth).max(1)
     }
 

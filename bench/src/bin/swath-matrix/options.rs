@@ -105,7 +105,7 @@ pub(crate) struct Options {
           value_parser = clap::value_parser!(u32).range(1..=4096), help_heading = "Queue")]
     pub(crate) batch: u32,
 
-    /// Completions to wait for at once [default: a sixteenth of the depth, at least 1]
+    /// Completions to wait for at once [default: an eighth of the depth, at least 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096),
           help_heading = "Queue")]
     pub(crate) reap: Option<u32>,

@@ -34,7 +34,7 @@ const FINALISTS: usize = 2;
 const FINAL_TRIES: u32 = 3;
 
 /// Candidates that reach this part of the most are as good, and CPU time decides.
-const NEARLY: f64 = 0.99;
+const NEARLY: f64 = 0.98;
 
 /// A candidate and what it reached.
 #[derive(Debug, Clone, Serialize)]
