@@ -274,7 +274,8 @@ pub fn common_notes(threads: u32, what: &str) -> Vec<String> {
     let cores = swath_engine::cpu::available().len();
     let mut notes = Vec::new();
     if usize::try_from(threads).is_ok_and(|threads| threads > cores) {
-        notes.push(format!("{threads} {what} share {cores} cores"));
+        let plural = if cores == 1 { "" } else { "s" };
+        notes.push(format!("{threads} {what} share {cores} core{plural}"));
     }
     if cfg!(debug_assertions) {
         notes.push("built without optimisation: use `cargo run --release`".to_owned());

@@ -114,7 +114,8 @@ pub struct Lane {
     limits: Vec<Limits>,
     poison: Option<Arc<Poison>>,
     stats: Option<LaneStats>,
-    /// The clock as last read, and whether it is to be read again before it stamps a request.
+    /// The clock as last read, and whether it is to be read again before it stamps a request. Without
+    /// statistics nobody asks for stamps.
     now_ns: u64,
     now_is_old: bool,
     /// A ring belongs to the thread that made it.
@@ -160,7 +161,7 @@ impl Lane {
             poison: options.poison.clone(),
             stats: options.statistics.then(|| LaneStats::new(devices.len())),
             now_ns,
-            now_is_old: true,
+            now_is_old: options.statistics,
             not_send: PhantomData,
             queue,
         })
@@ -460,7 +461,7 @@ impl Lane {
         } else {
             self.queue.poll(&mut self.raw)
         };
-        if self.raw_taken < self.raw.len() {
+        if self.stats.is_some() && self.raw_taken < self.raw.len() {
             self.now_ns = self.queue.now_ns();
         }
         completions.reserve(self.raw.len() - self.raw_taken);
@@ -468,7 +469,7 @@ impl Lane {
             self.raw_taken += 1;
             self.complete(completion, completions);
         }
-        self.now_is_old = true;
+        self.now_is_old = self.stats.is_some();
         visit.map_err(|cause| Error::from_io(cause, "the kernel refused the queue"))
     }
 

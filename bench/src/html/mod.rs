@@ -9,6 +9,7 @@ mod charts;
 mod details;
 mod latency;
 mod limits;
+mod load;
 mod server;
 mod summary;
 mod words;
@@ -40,8 +41,10 @@ pub fn write_run(run: &Run, options: &PageOptions, mut output: impl Write) -> io
     charts::section(&mut page, run);
     server::section(&mut page, run);
     limits::section(&mut page, run, options);
+    load::section(&mut page, run);
     latency::section(&mut page, run);
     details::numbers(&mut page, run);
+    load::numbers(&mut page, run);
     details::environment(&mut page, run, "Environment");
     details::command(&mut page, run, "Exact command");
     output.write_all(page.finish().as_bytes())

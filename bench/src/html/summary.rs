@@ -1,7 +1,7 @@
 //! The head of a page: what the volume gave at best, and what a reader must know before believing
 //! it.
 
-use super::{Page, words};
+use super::{Page, load, words};
 use crate::chart::escape;
 use crate::report::format_rate;
 use crate::report::table::explanations;
@@ -25,6 +25,9 @@ pub(super) fn section(page: &mut Page, run: &Run) {
             tile(page, run, pattern);
         }
         page.push(format_args!("</div>"));
+    }
+    if !run.workloads.is_empty() {
+        load::tiles(page, run);
     }
     page.list(&caveats(run));
 }

@@ -240,11 +240,16 @@ fn curves_are_drawn_without_cells() {
         read_percent: Some(100.0),
         seek_percent: Some(100.0),
         sizes: vec![RunSize { bytes: 4096 }],
+        peak: None,
         points: (1..=12)
             .map(|tenth| RunPoint {
-                achieved_iops: f64::from(tenth) * 1e5,
+                achieved_iops: f64::from(tenth.min(10)) * 1e5,
+                offered_iops: Some(f64::from(tenth) * 1e5),
+                bw_bytes: 1 << 30,
                 lat_ns: latency,
                 percent: Some(f64::from(tenth) * 10.0),
+                saturated: tenth > 10,
+                cpu_ns_per_io: 900.0,
             })
             .collect(),
     }];
@@ -255,6 +260,11 @@ fn curves_are_drawn_without_cells() {
             "Latency against load",
             "4K random read <x>",
             "asked for 120 % of the peak",
+            "at 50 %: mean",
+            "1.000M IOPS",
+            "Every point",
+            "120 % *",
+            "beyond saturation",
         ],
     );
     assert!(!text.contains("Beside a reference server"));

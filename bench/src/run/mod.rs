@@ -262,6 +262,9 @@ pub struct RunWorkload {
     /// The sizes of its requests.
     #[serde(default)]
     pub sizes: Vec<RunSize>,
+    /// The uncapped run, where there was one.
+    #[serde(default)]
+    pub peak: Option<RunPoint>,
     /// Its points, by rising load.
     pub points: Vec<RunPoint>,
 }
@@ -278,11 +281,23 @@ pub struct RunSize {
 pub struct RunPoint {
     /// Requests a second that were reached.
     pub achieved_iops: f64,
+    /// Requests a second that were meant to start.
+    #[serde(default)]
+    pub offered_iops: Option<f64>,
+    /// Bytes a second.
+    #[serde(default)]
+    pub bw_bytes: u64,
     /// Latency at that load.
     pub lat_ns: LatencySummary,
-    /// The load that was asked for, in percent of the peak.
+    /// The load that was asked for, in percent of the peak; none: as much as there can be.
     #[serde(default)]
     pub percent: Option<f64>,
+    /// Whether less was reached than was asked for.
+    #[serde(default)]
+    pub saturated: bool,
+    /// CPU time for each request.
+    #[serde(default)]
+    pub cpu_ns_per_io: f64,
 }
 
 impl RunWorkload {
