@@ -24,7 +24,9 @@
 //! - A lane stays on the thread that made it: it is not `Send`, as the kernel wants of a ring with
 //!   `IORING_SETUP_SINGLE_ISSUER`.
 
+mod begin;
 mod check;
+mod end;
 mod patience;
 mod piece;
 mod scope;
@@ -39,18 +41,16 @@ use std::sync::Arc;
 
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
-use crate::op::{Completion, OpKind, Request, Segment};
+use crate::op::{Completion, Request, Segment};
 use crate::platform::Platform;
 use crate::poison::Poison;
-use crate::queue::{
-    AnyQueue, Memory, QueueDescription, QueueOptions, RAW_BYTES_MAX, RawCompletion, RawOp, Wake,
-};
-use crate::stats::{LaneStats, Outcome};
+use crate::queue::{AnyQueue, QueueDescription, QueueOptions, RawCompletion, Wake};
+use crate::stats::LaneStats;
 
 use self::check::Limits;
 use self::patience::Postponed;
-use self::piece::{Gather, Run, Step};
-use self::slots::{Slot, Slots};
+use self::piece::Gather;
+use self::slots::Slots;
 
 /// What a lane is asked to be.
 #[derive(Debug, Clone)]
@@ -194,176 +194,10 @@ impl Lane {
         }
     }
 
-    #[inline(never)]
-    fn submit_in_full(&mut self, request: Request, segments: &[Segment]) {
-        if let Err(completion) = self.start_in_full(request, segments) {
-            self.ready.push_back(*completion);
-        }
-    }
-
     /// Ends a request at once with `error`, which a layer above found; its completion comes with
     /// the next poll.
     pub fn refuse(&mut self, request: Request, error: Error) {
         self.ready.push_back(request.end(Err(error)));
-    }
-
-    /// Starts a request and returns its slot's number, or the completion of one that ends at once.
-    fn start(
-        &mut self,
-        request: Request,
-        segments: &[Segment],
-    ) -> std::result::Result<u32, Box<Completion>> {
-        if let [segment] = segments
-            && let Some(pointer) = self.check_whole(request.kind, &request.buffers, segment)
-        {
-            return Ok(self.start_whole(request, segment, pointer));
-        }
-        self.start_in_full(request, segments)
-    }
-
-    /// Starts a request that [`check_whole`](Self::check_whole) let pass.
-    #[inline(always)]
-    fn start_whole(&mut self, request: Request, segment: &Segment, pointer: *mut u8) -> u32 {
-        let (kind, fua) = (request.kind, request.fua);
-        self.look_at_clock();
-        self.requests += 1;
-        let (number, slot) = self.slots.take();
-        slot.begin(request, self.now_ns);
-        slot.piece.set_place(segment);
-        if self.queued == self.capacity || !self.backlog.is_empty() {
-            self.wait_for_room(number);
-            return number;
-        }
-        slot.piece.is_queued = true;
-        let registered = registered_number(&self.registered, pointer);
-        // What `next_op` would say of a piece at its start.
-        let op = || RawOp {
-            kind,
-            fua,
-            device: segment.device,
-            offset: segment.offset,
-            length: segment.length.min(RAW_BYTES_MAX),
-            memory: Memory::Flat {
-                pointer,
-                registered,
-            },
-            token: u64::from(number),
-        };
-        // SAFETY: as in `hand_over_next`.
-        unsafe { self.queue.submit(kind, op) };
-        self.queued += 1;
-        number
-    }
-
-    /// Starts any other request, or tells why it makes no sense.
-    #[inline(never)]
-    fn start_in_full(
-        &mut self,
-        request: Request,
-        segments: &[Segment],
-    ) -> std::result::Result<u32, Box<Completion>> {
-        if let Err(error) = self.check_in_full(request.kind, &request.buffers, segments) {
-            return ended(request, Err(error));
-        }
-        if segments.is_empty() {
-            return ended(request, Ok(0));
-        }
-        self.look_at_clock();
-        self.requests += 1;
-        let (number, slot) = self.slots.take();
-        slot.begin(request, self.now_ns);
-        self.fan_out(number, segments);
-        Ok(number)
-    }
-
-    /// Reads the clock, unless it was read since the last visit to the queue.
-    #[inline]
-    fn look_at_clock(&mut self) {
-        if self.now_is_old {
-            self.read_clock();
-        }
-    }
-
-    #[cold]
-    fn read_clock(&mut self) {
-        self.now_ns = self.queue.now_ns();
-        self.now_is_old = false;
-    }
-
-    /// Makes one piece of each run of segments that is contiguous on its device. The first lies in
-    /// the request's own slot, `parent`.
-    fn fan_out(&mut self, parent: u32, segments: &[Segment]) {
-        let runs = segments.chunk_by(Segment::is_continued_by);
-        // Counted first: a piece may not end before the request knows how many there are.
-        let count = runs.clone().count();
-        let Slot { request, piece, .. } = &mut self.slots[parent];
-        request.pieces_left = u32::try_from(count).expect("fewer than 2^32 pieces fit in memory");
-        request.is_split = count > 1;
-        let (kind, fua) = (piece.kind, piece.fua);
-        for (place, run) in runs.enumerate() {
-            let number = if place == 0 {
-                parent
-            } else {
-                self.slots.take().0
-            };
-            let whole = Segment {
-                length: run.iter().map(|part| part.length).sum(),
-                ..run[0]
-            };
-            if kind.has_memory() {
-                let mut gather = self.spare_gathers.pop().unwrap_or_default();
-                let buffers = self.slots[parent].request.buffers.as_slice();
-                gather.collect(run, buffers, &self.starts);
-                self.slots[number].piece.set_gather(gather);
-            }
-            let piece = &mut self.slots[number].piece;
-            piece.parent = parent;
-            piece.kind = kind;
-            piece.fua = fua;
-            piece.is_plain = false;
-            piece.set_place(&whole);
-            self.issue(number);
-        }
-    }
-
-    /// Hands a piece's next raw operation to the queue, or lets it wait for room.
-    fn issue(&mut self, number: u32) {
-        if self.queued < self.capacity && self.backlog.is_empty() {
-            self.hand_over_next(number);
-        } else {
-            self.wait_for_room(number);
-        }
-    }
-
-    #[cold]
-    fn wait_for_room(&mut self, number: u32) {
-        self.backlog.push_back(number);
-    }
-
-    /// Hands over the next raw operation of the piece in slot `number`.
-    fn hand_over_next(&mut self, number: u32) {
-        let Slot { request, piece, .. } = &mut self.slots[number];
-        let op = piece.next_op(u64::from(number), |done| {
-            let buffer = request.buffers.as_one();
-            let buffer =
-                buffer.expect("a piece without a list of runs has its request's one buffer");
-            let done = usize::try_from(done).expect("what was transferred fits in memory");
-            let pointer = buffer.pointer().wrapping_add(done);
-            let registered = registered_number(&self.registered, pointer);
-            Run {
-                pointer,
-                registered,
-            }
-        });
-        piece.is_queued = true;
-        // SAFETY: the operation's memory belongs to buffers that lie in the slot of the piece's
-        // request, and its iovec list to the piece's own slot. Both are emptied only in `end_piece`
-        // and `end_plain`, after the queue gave this operation's completion; `drop` waits for all
-        // of them, and a lane that is forgotten keeps its slots for ever. The checks made sure that
-        // reads go to memory nobody else has, and that every range lies within its buffer.
-        unsafe { self.queue.submit(op.kind, || op) };
-        // Counted afterwards: an operation that was never taken is not waited for.
-        self.queued += 1;
     }
 
     /// Starts what is queued and appends the completions that are there, never blocking. Returns
@@ -471,138 +305,6 @@ impl Lane {
         }
         self.now_is_old = self.stats.is_some();
         visit.map_err(|cause| Error::from_io(cause, "the kernel refused the queue"))
-    }
-
-    #[inline]
-    fn complete(&mut self, raw: RawCompletion, completions: &mut Vec<Completion>) {
-        self.queued -= 1;
-        let number = u32::try_from(raw.token).expect("a queue gives back the tokens it was given");
-        let piece = &mut self.slots[number].piece;
-        assert!(
-            piece.is_queued,
-            "a queue gives one completion for each operation"
-        );
-        piece.is_queued = false;
-        if piece.is_done_by(raw.result) {
-            self.end_plain(number, completions);
-            return;
-        }
-        piece.is_plain = false;
-        let device = piece.device as usize;
-        match piece.advance(raw.result, &self.limits[device]) {
-            Step::Done => self.end_piece(number, None, completions),
-            Step::Again => self.issue(number),
-            Step::Later(pause_ns) => self.postpone(number, pause_ns),
-            Step::Failed(failure) => {
-                let error = piece.error(failure, &*self.devices[device]);
-                self.end_piece(number, Some(error), completions);
-            }
-        }
-    }
-
-    /// Ends a request that was plain to the end, as nearly all are: what
-    /// [`end_piece`](Self::end_piece) and [`end_request`](Self::end_request) would do.
-    #[inline]
-    fn end_plain(&mut self, number: u32, completions: &mut Vec<Completion>) {
-        let Slot { request, piece, .. } = &mut self.slots[number];
-        let bytes = piece.length;
-        if let Some(stats) = &mut self.stats {
-            let latency_ns = self.now_ns.saturating_sub(request.started_ns);
-            stats.record_whole(
-                piece.device,
-                piece.kind,
-                Outcome::Done { bytes, latency_ns },
-            );
-        }
-        // The place first, then the completion into it: with nothing left that could panic, it is
-        // never put together on the stack, to be read back at once in wider pieces.
-        let count = completions.len();
-        let place = completions.spare_capacity_mut().first_mut();
-        place
-            .expect("room for each completion of a visit was made before the first")
-            .write(request.end(piece.kind, Ok(bytes)));
-        // SAFETY: the element after the last was written just now.
-        unsafe { completions.set_len(count + 1) };
-        self.slots.release(number);
-        self.requests -= 1;
-    }
-
-    /// Ends a piece, and its request when it was the last one.
-    #[inline]
-    fn end_piece(
-        &mut self,
-        number: u32,
-        failure: Option<Error>,
-        completions: &mut Vec<Completion>,
-    ) {
-        let piece = &mut self.slots[number].piece;
-        let (parent, device, kind, length) = (piece.parent, piece.device, piece.kind, piece.length);
-        if let Some(gather) = piece.end(number) {
-            self.spare_gathers.push(gather);
-        }
-        let request = &mut self.slots[parent].request;
-        let latency_ns = self.now_ns.saturating_sub(request.started_ns);
-        let outcome = match failure {
-            None => {
-                request.bytes += length;
-                Outcome::Done {
-                    bytes: length,
-                    latency_ns,
-                }
-            }
-            Some(error) => {
-                if let Some(poison) = &self.poison
-                    && spoils(kind, request.is_split, error.kind())
-                {
-                    poison.set(&error);
-                }
-                // The first failure is the request's; later ones are most often its echo.
-                request.error.get_or_insert(error);
-                Outcome::Failed
-            }
-        };
-        if let Some(stats) = &mut self.stats {
-            if request.is_split {
-                stats.record_part(device, kind, outcome);
-            } else {
-                stats.record_whole(device, kind, outcome);
-            }
-        }
-        request.pieces_left -= 1;
-        if request.pieces_left == 0 {
-            self.end_request(parent, latency_ns, completions);
-        }
-        if number != parent {
-            self.slots.release(number);
-        }
-    }
-
-    #[inline]
-    fn end_request(&mut self, number: u32, latency_ns: u64, completions: &mut Vec<Completion>) {
-        let Slot { request, piece, .. } = &mut self.slots[number];
-        let kind = piece.kind;
-        let result = request.error.take().map_or(Ok(request.bytes), Err);
-        if request.is_split
-            && let Some(stats) = &mut self.stats
-        {
-            let outcome = match &result {
-                Ok(bytes) => Outcome::Done {
-                    bytes: *bytes,
-                    latency_ns,
-                },
-                Err(_) => Outcome::Failed,
-            };
-            stats.record_split(kind, outcome);
-        }
-        let completion = request.end(kind, result);
-        if request.is_called {
-            self.called = Some(completion);
-        } else {
-            completions.push(completion);
-        }
-        request.reset();
-        self.slots.release(number);
-        self.requests -= 1;
     }
 
     /// Submits one request and blocks until it completes. Completions of other requests that come
@@ -730,36 +432,6 @@ fn only_end(scope: &mut LaneScope<'_, '_>) -> Result<()> {
 
 /// How often a broken queue is asked again for the operations it has.
 const DRAIN_ATTEMPTS: u32 = 1000;
-
-/// Whether a failure of this kind leaves the device's contents in doubt.
-fn spoils(operation: OpKind, is_split: bool, failure: ErrorKind) -> bool {
-    match (failure, operation) {
-        // The device said that it does not do this: nothing happened, unless another member does.
-        (ErrorKind::Unsupported, OpKind::Discard) => false,
-        (ErrorKind::Unsupported, OpKind::WriteZeroes) => is_split,
-        // A member that is gone takes its part of the volume with it, even for a read.
-        (ErrorKind::Gone, _) => true,
-        _ => operation.changes_media(),
-    }
-}
-
-/// The end of a request that is not started.
-#[cold]
-fn ended(request: Request, result: Result<u64>) -> std::result::Result<u32, Box<Completion>> {
-    Err(Box::new(request.end(result)))
-}
-
-/// The number of the registered run that `pointer` lies in. Most often there is one run.
-#[inline]
-fn registered_number(registered: &[(usize, usize)], pointer: *const u8) -> Option<u16> {
-    let holds = |&(start, length): &(usize, usize)| pointer.addr().wrapping_sub(start) < length;
-    let (first, others) = registered.split_first()?;
-    if holds(first) {
-        return Some(0);
-    }
-    let found = others.iter().position(holds)?;
-    u16::try_from(found + 1).ok()
-}
 
 impl Drop for Lane {
     fn drop(&mut self) {

@@ -355,7 +355,7 @@ pub(crate) const BUGS: &[Bug] = &[
         name: "continued-at-wrong-memory",
         breaks: "a short transfer goes on where it stopped, in memory too",
         edits: &[Edit {
-            file: "engine/src/lane.rs",
+            file: "engine/src/lane/begin.rs",
             find: "let pointer = buffer.pointer().wrapping_add(done);",
             replace: "let pointer = buffer.pointer().wrapping_add(done * 0);",
         }],
@@ -368,7 +368,7 @@ pub(crate) const BUGS: &[Bug] = &[
         name: "slot-left-as-it-was",
         breaks: "a request inherits nothing from the one before it",
         edits: &[Edit {
-            file: "engine/src/lane.rs",
+            file: "engine/src/lane/end.rs",
             find: "        piece.is_plain = false;
         let device",
             replace: "        let device",
@@ -379,7 +379,7 @@ pub(crate) const BUGS: &[Bug] = &[
         name: "poison-not-set",
         breaks: "after a failed write nothing is written any more",
         edits: &[Edit {
-            file: "engine/src/lane.rs",
+            file: "engine/src/lane/end.rs",
             find: "                    poison.set(&error);",
             replace: "                    let _ = poison;",
         }],
