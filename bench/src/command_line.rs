@@ -107,6 +107,14 @@ impl VolumeArguments {
     }
 }
 
+/// Depths as one argument.
+#[derive(Debug, Clone)]
+pub struct Depths(pub Vec<Depth>);
+
+/// Numbers of lanes as one argument.
+#[derive(Debug, Clone)]
+pub struct Lanes(pub Vec<u32>);
+
 /// A list of sizes as one argument.
 #[derive(Debug, Clone)]
 pub struct Sizes(pub Vec<u64>);

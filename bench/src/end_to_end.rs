@@ -46,8 +46,15 @@ fn run_options(backend: Backend, interrupt: &Interrupt) -> RunOptions {
 fn plan(patterns: &[Pattern], lanes: u32) -> Plan {
     Plan {
         // 192k is wider than a chunk and lies on all members.
-        cells: matrix(&[4096, 192 << 10], patterns, Depth::Fixed(8), lanes, 3),
+        cells: matrix(
+            &[4096, 192 << 10],
+            patterns,
+            &[Depth::Fixed(8)],
+            &[lanes],
+            3,
+        ),
         rounds: 1,
+        steady: None,
         sides: vec![Side::Volume, Side::Members],
         one: Duration::from_millis(60),
     }
@@ -72,6 +79,8 @@ fn run(subject: &Subject, plan: &Plan, options: RunOptions) -> (Campaign, Report
         seed: 7,
         rounds: plan.rounds,
         ramp_ms: 10,
+        steady_state: plan.steady,
+        precondition: None,
         notes: Vec::new(),
         environment: Environment::collect(subject.volume(), subject.preconditioning()),
         volume,

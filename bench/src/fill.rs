@@ -8,8 +8,19 @@ use crate::interrupt::Interrupt;
 use crate::target::Target;
 
 /// Large writes, a few at a time, are what every drive takes fastest.
-const PIECE_BYTES: usize = 1 << 20;
-const PIECES: usize = 16;
+const PIECES: Pieces = Pieces {
+    bytes: 1 << 20,
+    count: 16,
+};
+
+/// The writes that a volume is written by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pieces {
+    /// Bytes of each.
+    pub(crate) bytes: u64,
+    /// How many are in flight.
+    pub(crate) count: u32,
+}
 
 /// Writes incompressible bytes from the first to the last of `volume` and flushes it, telling
 /// `progress` how many bytes are done.
@@ -24,10 +35,24 @@ pub fn fill(
     interrupt: &Interrupt,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
-    let pool = BufPool::new(PIECE_BYTES, PIECES)
+    write_through(volume, PIECES, queue, seed, interrupt, progress)
+}
+
+/// The same in pieces of other sizes.
+pub(crate) fn write_through(
+    volume: &Volume,
+    pieces: Pieces,
+    queue: &QueueOptions,
+    seed: u64,
+    interrupt: &Interrupt,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let piece_bytes = usize::try_from(pieces.bytes).unwrap_or(usize::MAX);
+    let count = usize::try_from(pieces.count).unwrap_or(usize::MAX);
+    let pool = BufPool::new(piece_bytes, count)
         .map_err(|cause| Error::failed("cannot get the memory to fill the volume", cause))?;
     let queue = QueueOptions {
-        depth: 64,
+        depth: pieces.count.max(64),
         pools: vec![pool.clone()],
         ..queue.clone()
     };
@@ -43,7 +68,7 @@ pub fn fill(
         while offset < volume.capacity_bytes() {
             let Some(mut buffer) = pool.take() else { break };
             let left = usize::try_from(volume.capacity_bytes() - offset).unwrap_or(usize::MAX);
-            buffer.set_len(left.min(PIECE_BYTES));
+            buffer.set_len(left.min(piece_bytes));
             fill_incompressible(&mut buffer, seed, offset);
             let length = buffer.len() as u64;
             lane.write(offset, Buffer::from(buffer), 0);

@@ -16,6 +16,8 @@ use serde_json::{Map, Value, json};
 use crate::error::{Error, Result};
 use crate::run::{Run, RunCell};
 use crate::size::format_size;
+use crate::steady::{SteadyOptions, SteadyReport};
+use crate::sweep::has_sweeps;
 
 /// The percentiles that fio gives unless told otherwise.
 const PERCENTILES: [f64; 17] = [
@@ -98,14 +100,18 @@ fn job(run: &Run, cell: &RunCell) -> Value {
     let runtime_s = cell.runtime_ms as f64 / 1e3;
     // Of one lane, as fio gives the mean of all.
     let cpu_percent = cell.cpu_ns_per_io * cell.iops / 1e9 / f64::from(cell.numjobs) * 100.0;
+    let mut name = format!("{}-{}", cell.rw, format_size(cell.bs));
+    if has_sweeps(&run.cells) {
+        name.push_str(&format!("-iodepth{}-numjobs{}", cell.iodepth, cell.numjobs));
+    }
     let mut job = json!({
-        "jobname": format!("{}-{}", cell.rw, format_size(cell.bs)),
+        "jobname": name,
         "groupid": 0,
         "error": 0,
         "eta": 0,
         "elapsed": runtime_s.ceil(),
         "job options": {
-            "name": format!("{}-{}", cell.rw, format_size(cell.bs)),
+            "name": name,
             "rw": cell.rw.name(),
             "bs": format_size(cell.bs),
             "iodepth": cell.iodepth.to_string(),
@@ -136,6 +142,12 @@ fn job(run: &Run, cell: &RunCell) -> Value {
             );
         }
         job.extend(distribution(cell));
+        if let (Some(options), Some(steady)) = (&run.steady_state, &cell.steady) {
+            job.insert(
+                "steadystate".to_owned(),
+                steady_state(options, steady, cell),
+            );
+        }
         for (key, value) in [
             ("depth", json!(cell.iodepth)),
             ("target", json!(0)),
@@ -146,6 +158,32 @@ fn job(run: &Run, cell: &RunCell) -> Value {
         }
     }
     job
+}
+
+/// What fio says of a steady state, of its `bw` criterion. fio has one criterion and judges by the
+/// largest distance from the mean, which is at most the spread that is judged by here. Its rates are
+/// in bytes a second here, unlike elsewhere.
+fn steady_state(options: &SteadyOptions, steady: &SteadyReport, cell: &RunCell) -> Value {
+    let rounds = cell.rounds();
+    let iops: Vec<u64> = rounds.iter().map(|rate| rate / cell.bs).collect();
+    let mean = rounds.iter().sum::<u64>() as f64 / rounds.len().max(1) as f64;
+    let distances = rounds.iter().map(|rate| (*rate as f64 - mean).abs());
+    let deviation = distances.fold(0.0, f64::max);
+    let steps = f64::from(steady.window.saturating_sub(1).max(1));
+    json!({
+        "ss": format!("bw:{}%", options.spread_percent_max),
+        "duration": cell.runtime_ms.div_ceil(1000),
+        "attained": u32::from(steady.is_steady),
+        "criterion": format!("{:.6}%", finite(deviation / mean.max(1.0) * 100.0)),
+        "max_deviation": finite(deviation),
+        "slope": finite(steady.slope_percent / 100.0 * mean / steps),
+        "data": {
+            "bw_mean": cell.bw_bytes,
+            "iops_mean": finite(cell.iops.round()),
+            "iops": iops,
+            "bw": rounds,
+        },
+    })
 }
 
 /// Everything at the largest of `levels` that is not above `at`, or at `above` when none is as high;
@@ -193,7 +231,7 @@ fn data(cell: &RunCell) -> Value {
         }
     }
     // fio samples within the run; rounds are the samples that there are.
-    let rounds = cell.bw_bytes_rounds.iter();
+    let rounds = cell.rounds().iter();
     let mut samples: Vec<f64> = rounds.map(|rate| *rate as f64).collect();
     if samples.is_empty() {
         samples.push(cell.bw_bytes as f64);

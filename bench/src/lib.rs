@@ -49,6 +49,7 @@ mod random;
 mod size;
 
 mod latency;
+mod steady;
 mod workload;
 
 mod interrupt;
@@ -60,11 +61,15 @@ mod fill;
 mod runner;
 mod subject;
 
+mod progress;
+
+mod precondition;
+
 mod environment;
 mod plan;
-pub mod report;
+mod sweep;
 
-mod progress;
+pub mod report;
 
 mod campaign;
 
@@ -95,13 +100,16 @@ pub use interrupt::Interrupt;
 pub use latency::{LatencyBins, LatencySummary};
 pub use members::{MembersOptions, TemporaryMembers, check_room, default_parent};
 pub use plan::{Depth, Plan, matrix};
+pub use precondition::{Precondition, PreconditionReport, RandomWrites, precondition};
 pub use progress::Progress;
 pub use random::Random;
 pub use reference::Rating;
-pub use runner::{Measurement, Pinning, RunOptions, Runner};
+pub use runner::{Measurement, Origin, Pinning, RunOptions, Runner};
 pub use size::{format_bytes, format_duration, format_size};
 pub use size::{parse_duration, parse_size, parse_size_list};
+pub use steady::{SteadyOptions, SteadyReport, SteadyWindow};
 pub use subject::{DataState, Preparation, Subject, SubjectOptions};
+pub use sweep::{parse_depths, parse_lanes};
 pub use target::Side;
 pub use workload::{Cell, Cursor, Pattern, Position, Space, depth_auto};
 

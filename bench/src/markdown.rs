@@ -5,9 +5,10 @@
 use std::fmt::Write as _;
 
 use crate::report::format_rate;
-use crate::report::table::{explanations, gigabytes, mark_of, three_digits};
-use crate::run::{CellChange, Changes, Run, RunCell};
+use crate::report::table::{explanations, gigabytes, mark_of, three_digits, unsteady};
+use crate::run::{CellChange, Changes, Run, RunCell, RunKind};
 use crate::size::{format_bytes, format_size};
+use crate::sweep::{has_sweeps, sweeps};
 
 /// One run.
 pub fn run(run: &Run) -> String {
@@ -16,7 +17,9 @@ pub fn run(run: &Run) -> String {
     if run.interrupted {
         text.push_str("\nStopped before its end: cells are missing.\n");
     }
-    if run.rounds < 2 && !run.cells.is_empty() {
+    if let Some(steady) = &run.steady_state {
+        let _ = writeln!(text, "\nEach cell until steady state: {steady}.");
+    } else if run.rounds < 2 && !run.cells.is_empty() {
         text.push_str("\nOne round for each cell: it shows no noise.\n");
     }
     if !run.cells.is_empty() {
@@ -37,7 +40,12 @@ pub fn run(run: &Run) -> String {
                 |cell| cell.efficiency.map_or_else(|| "-".to_owned(), three_digits),
             );
         }
-        let marks = explanations(run.cells.iter().map(|cell| (cell.state, cell.rw)));
+        if run.kind == RunKind::Matrix && has_sweeps(&run.cells) {
+            sweep_tables(&mut text, run);
+        }
+        steady_table(&mut text, run);
+        let mut marks = explanations(run.cells.iter().map(|cell| (cell.state, cell.rw)));
+        marks.extend(unsteady(run.cells.iter().filter_map(|cell| cell.steady)));
         if !marks.is_empty() {
             text.push('\n');
         }
@@ -179,11 +187,103 @@ fn matrix(text: &mut String, run: &Run, title: &str, show: impl Fn(&RunCell) -> 
             let cell = cells.into_iter().find(|cell| cell.bs == size);
             let shown = cell.map_or_else(
                 || "-".to_owned(),
-                |cell| format!("{}{}", show(cell), mark_of(cell.state, cell.rw)),
+                |cell| format!("{}{}", show(cell), marks(cell)),
             );
             let _ = write!(text, " {shown} |");
         }
         text.push('\n');
+    }
+}
+
+/// What stands behind a number of this cell.
+fn marks(cell: &RunCell) -> String {
+    let is_unsteady = cell.steady.is_some_and(|steady| !steady.is_steady);
+    let sign = if is_unsteady { " !" } else { "" };
+    format!("{}{sign}", mark_of(cell.state, cell.rw))
+}
+
+/// Every sweep: where both depth and lanes were swept, lanes are across.
+fn sweep_tables(text: &mut String, run: &Run) {
+    let micros = |ns: f64| format!("{:.1}", ns / 1e3);
+    for sweep in sweeps(&run.cells) {
+        let name = format!("{} {}", sweep.pattern, format_size(sweep.block_bytes));
+        if sweep.is_grid() {
+            let _ = write!(
+                text,
+                "\n## {name}: IOPS, mean / p99 in µs, by depth and lanes\n\n| depth |"
+            );
+            for lanes in &sweep.lanes {
+                let _ = write!(text, " x{lanes} |");
+            }
+            let _ = writeln!(text, "\n|---:|{}", "---:|".repeat(sweep.lanes.len()));
+            for &depth in &sweep.depths {
+                let _ = write!(text, "| {depth} |");
+                for &lanes in &sweep.lanes {
+                    let shown = sweep.at(lanes, depth).map_or_else(
+                        || "-".to_owned(),
+                        |cell| {
+                            format!(
+                                "{}{}, {} / {}",
+                                format_rate(cell.iops),
+                                marks(cell),
+                                micros(cell.lat_ns.mean),
+                                micros(cell.lat_ns.p99 as f64)
+                            )
+                        },
+                    );
+                    let _ = write!(text, " {shown} |");
+                }
+                text.push('\n');
+            }
+        } else {
+            let _ = writeln!(
+                text,
+                "\n## {name} by depth and lanes\n\n| lanes | depth | GB/s | IOPS | mean, µs | p99, µs \
+                 |\n|---:|---:|---:|---:|---:|---:|"
+            );
+            for cell in &sweep.cells {
+                let _ = writeln!(
+                    text,
+                    "| {} | {} | {} | {}{} | {} | {} |",
+                    cell.numjobs,
+                    cell.iodepth,
+                    gigabytes(cell.bw_bytes),
+                    format_rate(cell.iops),
+                    marks(cell),
+                    micros(cell.lat_ns.mean),
+                    micros(cell.lat_ns.p99 as f64)
+                );
+            }
+        }
+    }
+}
+
+fn steady_table(text: &mut String, run: &Run) {
+    if run.cells.iter().all(|cell| cell.steady.is_none()) {
+        return;
+    }
+    text.push_str(
+        "\n## Steady state\n\n| rw | bs | lanes | depth | rounds | spread | slope | verdict \
+         |\n|---|---:|---:|---:|---:|---:|---:|---|\n",
+    );
+    for cell in &run.cells {
+        let Some(steady) = &cell.steady else { continue };
+        let verdict = if steady.is_steady {
+            "steady"
+        } else {
+            "**not steady**"
+        };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {:.1} % | {:+.1} % | {verdict} |",
+            cell.rw,
+            format_size(cell.bs),
+            cell.numjobs,
+            cell.iodepth,
+            steady.rounds,
+            steady.spread_percent,
+            steady.slope_percent
+        );
     }
 }
 
@@ -230,6 +330,28 @@ mod tests {
         ] {
             assert!(text.contains(part), "'{part}' is not in:\n{text}");
         }
+    }
+
+    #[test]
+    fn sweeps_and_steady_states_have_tables_of_their_own() {
+        let text = run(&fixture::swept(&[1, 2], &[1, 8]));
+        for part in [
+            "## randread 4k: IOPS, mean / p99 in µs, by depth and lanes",
+            "| depth | x1 | x2 |\n|---:|---:|---:|",
+        ] {
+            assert!(text.contains(part), "'{part}' is not in:\n{text}");
+        }
+        let text = run(&fixture::swept(&[1], &[1, 8]));
+        assert!(text.contains("## write 1m by depth and lanes"), "{text}");
+        let text = run(&fixture::steady());
+        for part in [
+            "until steady state: spread:20%",
+            "| 7 | 4.0 % | -3.5 % | **not steady** |",
+            "- !: not steady",
+        ] {
+            assert!(text.contains(part), "'{part}' is not in:\n{text}");
+        }
+        assert!(!run(&fixture::full("a.json", 1.0, 3)).contains("by depth"));
     }
 
     #[test]

@@ -4,20 +4,26 @@ use std::time::Duration;
 
 use crate::environment::memory_available_bytes;
 use crate::error::{Error, ErrorKind, Result};
-use crate::size::format_bytes;
+use crate::size::{format_bytes, format_duration};
+use crate::steady::SteadyOptions;
 use crate::target::Side;
 use crate::workload::{Cell, Cursor, Pattern, Space, depth_auto};
 
 /// What opening a lane, filling its buffers and flushing take besides the time that is measured.
 const OVERHEAD: Duration = Duration::from_millis(40);
 
+/// The most cells of a run: at four seconds each they take a working day, and nobody reads more.
+const CELLS_MAX: usize = 5_000;
+
 /// What a run will do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// The cells: sizes outside, patterns inside.
     pub cells: Vec<Cell>,
     /// How often each is measured; the median is reported.
     pub rounds: u32,
+    /// Until when each is measured instead, if not so often; the last rounds are reported.
+    pub steady: Option<SteadyOptions>,
     /// What each round measures, in this order.
     pub sides: Vec<Side>,
     /// One measurement: its ramp and its window.
@@ -43,27 +49,47 @@ impl Depth {
     }
 }
 
-/// Every size with every pattern.
+/// Every size with every pattern, in each every number of lanes with every depth.
 pub fn matrix(
     sizes: &[u64],
     patterns: &[Pattern],
-    depth: Depth,
-    lanes: u32,
+    depths: &[Depth],
+    lanes: &[u32],
     members: u32,
 ) -> Vec<Cell> {
-    let cell = |block_bytes, pattern| Cell {
-        pattern,
-        block_bytes,
-        depth: depth.of(block_bytes, lanes, members),
-        lanes,
-    };
-    sizes
-        .iter()
-        .flat_map(|&size| patterns.iter().map(move |&pattern| cell(size, pattern)))
-        .collect()
+    let mut cells = Vec::new();
+    for &block_bytes in sizes {
+        for &pattern in patterns {
+            for &lanes in lanes {
+                cells.extend(depths.iter().map(|depth| Cell {
+                    pattern,
+                    block_bytes,
+                    depth: depth.of(block_bytes, lanes, members),
+                    lanes,
+                }));
+            }
+        }
+    }
+    cells
 }
 
 impl Plan {
+    /// Sees that there are not more cells than anybody reads.
+    ///
+    /// # Errors
+    ///
+    /// There are.
+    pub fn check_count(&self) -> Result<()> {
+        let count = self.cells.len();
+        if count <= CELLS_MAX {
+            return Ok(());
+        }
+        Err(Error::usage(format!(
+            "{count} cells are more than the {CELLS_MAX} of a run; ask for fewer --bs, --rw, --iodepth \
+             or --numjobs"
+        )))
+    }
+
     /// Sees that every cell can run on a volume whose blocks are `block_bytes`: that the block size
     /// fits, that each lane has room in `spaces`, and that there is memory for the requests.
     ///
@@ -94,16 +120,49 @@ impl Plan {
         Ok(())
     }
 
-    /// How many measurements there are.
-    pub fn measurements(&self) -> u32 {
-        let cells = u32::try_from(self.cells.len()).unwrap_or(u32::MAX);
-        let sides = u32::try_from(self.sides.len()).unwrap_or(u32::MAX);
-        cells.saturating_mul(self.rounds).saturating_mul(sides)
+    /// The most rounds of a cell.
+    pub fn rounds_max(&self) -> u32 {
+        self.steady.map_or(self.rounds, |steady| steady.rounds_max)
     }
 
-    /// How long all of it takes, but for making members.
+    /// The fewest: as many as a window that is steady at once.
+    fn rounds_min(&self) -> u32 {
+        self.steady.map_or(self.rounds, |steady| steady.window)
+    }
+
+    /// How many measurements there are; of a run until steady state, at most.
+    pub fn measurements(&self) -> u32 {
+        self.count(self.rounds_max())
+    }
+
+    fn count(&self, rounds: u32) -> u32 {
+        let cells = u32::try_from(self.cells.len()).unwrap_or(u32::MAX);
+        cells.saturating_mul(self.of_a_cell(rounds))
+    }
+
+    /// How many measurements so many rounds of a cell are.
+    pub(crate) fn of_a_cell(&self, rounds: u32) -> u32 {
+        let sides = u32::try_from(self.sides.len()).unwrap_or(u32::MAX);
+        rounds.saturating_mul(sides)
+    }
+
+    /// How long all of it takes, but for making members; of a run until steady state, at most.
     pub fn total(&self) -> Duration {
         (self.one + OVERHEAD).saturating_mul(self.measurements())
+    }
+
+    /// How many cells there are and how long they take, in words.
+    pub fn describe(&self) -> String {
+        let count = self.cells.len();
+        let plural = if count == 1 { "" } else { "s" };
+        let most = format_duration(self.total());
+        if self.steady.is_none() {
+            return format!("{count} cell{plural}, about {most}");
+        }
+        let fewest = self.count(self.rounds_min());
+        let least = format_duration((self.one + OVERHEAD).saturating_mul(fewest));
+        let (low, high) = (self.rounds_min(), self.rounds_max());
+        format!("{count} cell{plural} of {low} to {high} rounds, {least} to {most}")
     }
 
     /// How long is left after `done` measurements and `elapsed` of the one in progress.
@@ -122,11 +181,12 @@ mod tests {
     #[test]
     fn the_default_run_is_36_cells_and_takes_less_than_four_minutes() {
         let sizes: Vec<u64> = (12..=20).map(|power| 1 << power).collect();
-        let cells = matrix(&sizes, &Pattern::ALL, Depth::Auto, 1, 4);
+        let cells = matrix(&sizes, &Pattern::ALL, &[Depth::Auto], &[1], 4);
         let one = Duration::from_millis(4500);
         let plan = Plan {
             cells,
             rounds: 1,
+            steady: None,
             sides: vec![Side::Volume],
             one,
         };
@@ -149,10 +209,11 @@ mod tests {
         }];
         let check = |block_bytes, depth, lanes| {
             let depth = Depth::Fixed(depth);
-            let cells = matrix(&[block_bytes], &[Pattern::Read], depth, lanes, 4);
+            let cells = matrix(&[block_bytes], &[Pattern::Read], &[depth], &[lanes], 4);
             let plan = Plan {
                 cells,
                 rounds: 1,
+                steady: None,
                 sides: vec![Side::Volume],
                 one: Duration::from_secs(1),
             };

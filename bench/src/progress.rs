@@ -86,6 +86,32 @@ impl Progress {
         }
     }
 
+    /// Something long is being written: how far it is, how fast, and how long it will take.
+    pub fn writing(&mut self, what: &str, done_bytes: u64, total_bytes: u64, elapsed: Duration) {
+        let text = || {
+            let rate = done_bytes as f64 / elapsed.as_secs_f64().max(1e-3);
+            let left_s = total_bytes.saturating_sub(done_bytes) as f64 / rate.max(1.0);
+            let left = Duration::try_from_secs_f64(left_s).unwrap_or(Duration::MAX);
+            format!(
+                "{what}: {} of {}, {:.2} GB/s, {} left",
+                format_bytes(done_bytes),
+                format_bytes(total_bytes),
+                rate / 1e9,
+                format_duration(whole_seconds(left))
+            )
+        };
+        match &self.output {
+            Output::Bar(bar) => {
+                revive(bar);
+                bar.set_length(total_bytes.max(1));
+                bar.set_position(done_bytes);
+                bar.set_message(text());
+            }
+            Output::Lines if is_time(&mut self.last_line) => eprintln!("{}", text()),
+            Output::Lines | Output::Quiet => {}
+        }
+    }
+
     /// A measurement is under way: what it is, how far the whole run is, and how long is left.
     pub fn measuring(&mut self, what: &str, total: Duration, left: Duration) {
         if let Output::Bar(bar) = &self.output {

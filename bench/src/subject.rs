@@ -59,6 +59,8 @@ pub struct SubjectOptions {
     pub chunk_bytes: Option<u64>,
     /// Whether to write a volume that is there in full first. A new one always is.
     pub fill: bool,
+    /// Whether the run writes all of it itself before it measures, so that nothing is filled.
+    pub precondition: bool,
     /// Whether the run will write.
     pub writes: bool,
     /// Whether members may be overwritten.
@@ -78,6 +80,7 @@ impl SubjectOptions {
             own,
             chunk_bytes: None,
             fill: false,
+            precondition: false,
             writes: true,
             destructive: false,
             queue: QueueOptions::default(),
@@ -192,7 +195,7 @@ impl Subject {
         let paths = members_in(&options.members)
             .map_err(|cause| Error::failed("cannot find the members", cause))?;
         let has_volume = carries_volume(&paths)?;
-        let fills = options.fill || !has_volume;
+        let fills = !options.precondition && (options.fill || !has_volume);
         if !has_volume && !options.destructive {
             return Err(refused(format!(
                 "{} {} no volume; create one with `swath create`, or let --destructive make one \
@@ -247,8 +250,10 @@ impl Subject {
         let (state_known, preconditioning) = if fills {
             let text = "volume written in full for this run, sequentially, incompressible data";
             (Some(DataState::Written), text)
-        } else {
+        } else if has_volume {
             (None, "volume as it was found")
+        } else {
+            (None, "new volume on members as they were found")
         };
         let preconditioning = preconditioning.to_owned();
         Ok(Self {
@@ -304,6 +309,16 @@ impl Subject {
     /// What was done to the drives before they were measured, in words.
     pub fn preconditioning(&self) -> &str {
         &self.preconditioning
+    }
+
+    /// Adds what the run did to them itself.
+    pub(crate) fn add_preconditioning(&mut self, what: &str) {
+        self.preconditioning.push_str(what);
+    }
+
+    /// The state that the run gave all blocks.
+    pub(crate) fn know_state(&mut self, state: DataState) {
+        self.state_known = Some(state);
     }
 
     /// Whether the volume's blocks are written at this moment. What the run wrote itself it knows;

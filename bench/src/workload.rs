@@ -244,6 +244,16 @@ impl Cursor {
         })
     }
 
+    /// Begins as if so many blocks had been visited. Of no matter at random.
+    #[must_use]
+    pub fn after(mut self, blocks: u64) -> Self {
+        let share = blocks / (self.walks.len() as u64).max(1);
+        for walk in &mut self.walks {
+            walk.next = share % walk.block_count;
+        }
+        self
+    }
+
     /// The next position.
     #[inline]
     pub fn next_position(&mut self) -> Position {
@@ -341,6 +351,22 @@ mod tests {
         };
         assert_eq!(offsets(0), [0, 1, 2, 3, 0]);
         assert_eq!(offsets(1), [4, 5, 6, 7, 4]);
+    }
+
+    #[test]
+    fn a_walk_goes_on_where_another_ended() {
+        let cell = cell(Pattern::Write, 4096, 1);
+        let mut whole = Cursor::new(&cell, &SPACES, 0, 1).unwrap();
+        // As often as both spaces have blocks, and a few more.
+        for _ in 0..2 * 2560 + 10 {
+            whole.next_position();
+        }
+        let mut later = Cursor::new(&cell, &SPACES, 0, 1)
+            .unwrap()
+            .after(2 * 2560 + 10);
+        for _ in 0..20 {
+            assert_eq!(later.next_position(), whole.next_position());
+        }
     }
 
     #[test]

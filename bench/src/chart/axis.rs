@@ -90,6 +90,17 @@ impl Axis {
         }
     }
 
+    /// Counts that are doubled from one to the next, or about: depths, lanes. Their values are powers
+    /// of two, too.
+    pub(crate) fn counts(name: &str, counts: &[u32]) -> Self {
+        let powers = counts.iter().map(|count| f64::from(*count).log2());
+        Self {
+            name: name.to_owned(),
+            scale: Scale::Steps(powers.collect()),
+            label: |power| format!("{:.0}", power.exp2()),
+        }
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -243,6 +254,13 @@ mod tests {
         assert!(axis.part(0.0) < 0.0 && axis.part(0.0).is_finite());
         let axis = Axis::log("x", std::iter::empty(), |v| format!("{v:.0}"));
         assert!(axis.part(5.0).is_finite());
+    }
+
+    #[test]
+    fn counts_stand_at_their_powers_of_two() {
+        let axis = Axis::counts("Depth", &[1, 3, 4, 4096]);
+        assert_eq!(labels(&axis, 9.0), ["1", "3", "4", "4096"]);
+        assert!((axis.part(0.0) - 0.04).abs() < 1e-9 && (axis.part(12.0) - 0.96).abs() < 1e-9);
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub(crate) struct Point {
     pub(crate) y: f64,
     /// The slowest and the fastest round, or the ends of a published range.
     pub(crate) range: Option<(f64, f64)>,
+    /// What is written at it; nothing where it is empty.
+    pub(crate) label: String,
     /// The tooltip.
     pub(crate) note: String,
 }
@@ -136,6 +138,9 @@ impl LineChart<'_> {
                 At(place.1),
                 escape(&point.note)
             ));
+            if !point.label.is_empty() {
+                svg.text("tick", "end", (place.0 - 6.0, place.1 - 6.0), &point.label);
+            }
         }
     }
 }
@@ -210,6 +215,7 @@ mod tests {
             x,
             y,
             range: Some((y * 0.9, f64::INFINITY)),
+            label: "depth <8>".to_owned(),
             note: "<4K & \"more\">".to_owned(),
         };
         let chart = LineChart {
@@ -240,7 +246,16 @@ mod tests {
             .filter(|node| node.has_tag_name(("http://www.w3.org/2000/svg", "text")))
             .filter_map(|node| node.text())
             .collect();
-        for label in ["4K", "8K", "Block size", "GB/s", "read", "rated", "1.0"] {
+        for label in [
+            "4K",
+            "8K",
+            "Block size",
+            "GB/s",
+            "read",
+            "rated",
+            "1.0",
+            "depth <8>",
+        ] {
             assert!(texts.contains(&label), "{label} is not in {texts:?}");
         }
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");

@@ -193,3 +193,25 @@ fn dates_go_back_to_seconds() {
         assert_eq!(unix_seconds(text), None, "{text}");
     }
 }
+
+#[test]
+fn a_sweep_has_a_name_for_each_job_and_a_steady_state_fios_words() {
+    let swept = written(&fixture::swept(&[1, 2], &[1, 8]));
+    assert_eq!(swept["jobs"][0]["jobname"], "write-4k-iodepth1-numjobs1");
+    let jobs = swept["jobs"].as_array().unwrap();
+    let mut names: Vec<_> = jobs.iter().map(|job| job["jobname"].as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), jobs.len());
+
+    let steady = written(&fixture::steady());
+    let state = &steady["jobs"][0]["steadystate"];
+    assert_eq!(state["ss"], "bw:20%");
+    assert_eq!(state["attained"], 0);
+    assert_eq!(steady["jobs"][1]["steadystate"]["attained"], 1);
+    assert_eq!(state["data"]["bw"].as_array().unwrap().len(), 5);
+    for key in ["duration", "criterion", "max_deviation", "slope"] {
+        assert!(!state[key].is_null(), "{key} in {state}");
+    }
+    assert!(state["data"]["iops_mean"].as_f64().unwrap() > 0.0);
+}

@@ -186,6 +186,7 @@ fn ratios(changes: &Changes) -> String {
                     x: words::power(change.before.bs),
                     y: change.ratio,
                     range: change.range,
+                    label: String::new(),
                     note: note(change),
                 })
                 .collect(),
@@ -236,6 +237,7 @@ fn beside(changes: &Changes, pattern: Pattern) -> String {
                     range: cell
                         .spread()
                         .map(|(low, high)| (low as f64 / 1e9, high as f64 / 1e9)),
+                    label: String::new(),
                     note: format!("{name}: {}", words::note(cell)),
                 }
             })

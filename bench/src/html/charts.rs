@@ -1,5 +1,6 @@
 //! Bandwidth and IOPS by block size, and threads by sizes where there are several numbers of them.
 
+use super::sweep::is_swept;
 use super::{Page, words};
 use crate::chart::{Axis, HeatMap, LineChart, Point, Series, heat_map};
 use crate::report::format_rate;
@@ -10,13 +11,14 @@ const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 380.0;
 
 pub(super) fn section(page: &mut Page, run: &Run) {
-    if run.cells.is_empty() {
+    // One size that was swept has its charts already.
+    if run.cells.is_empty() || is_swept(run) && run.sizes().len() == 1 {
         return;
     }
-    let several = if run.lanes().len() > 1 {
-        " Of several numbers of lanes the best is drawn."
-    } else {
-        ""
+    let several = match (run.lanes().len() > 1, is_swept(run)) {
+        (_, true) => " Of each sweep the best is drawn.",
+        (true, false) => " Of several numbers of lanes the best is drawn.",
+        (false, false) => "",
     };
     page.heading("Bandwidth and IOPS by block size");
     page.figure(
@@ -48,6 +50,7 @@ fn by_size(run: &Run, title: &str, value: fn(&RunCell) -> f64, is_log: bool) -> 
         range: cell
             .spread()
             .map(|(low, high)| (per_size(cell, low), per_size(cell, high))),
+        label: String::new(),
         note: words::note(cell),
     };
     let mut series: Vec<Series> = Vec::new();
@@ -81,7 +84,7 @@ fn by_size(run: &Run, title: &str, value: fn(&RunCell) -> f64, is_log: bool) -> 
 }
 
 fn heat_maps(page: &mut Page, run: &Run) {
-    if run.lanes().len() < 2 {
+    if run.lanes().len() < 2 || is_swept(run) {
         return;
     }
     page.heading("Threads by block sizes");

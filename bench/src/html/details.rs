@@ -1,11 +1,12 @@
 //! Every number, the environment and the exact command.
 
+use std::time::Duration;
+
 use super::{Page, words};
 use crate::chart::escape;
 use crate::report::format_rate;
-use crate::report::table::mark_of;
 use crate::run::Run;
-use crate::size::{format_bytes, format_size};
+use crate::size::{format_bytes, format_duration, format_size};
 
 pub(super) fn numbers(page: &mut Page, run: &Run) {
     if run.cells.is_empty() {
@@ -33,7 +34,7 @@ pub(super) fn numbers(page: &mut Page, run: &Run) {
                 cell.iodepth.to_string(),
                 words::gb(cell.bw_bytes as f64),
                 words::ratio(cell.bw_bytes as f64 / f64::from(1 << 30)),
-                format!("{}{}", format_rate(cell.iops), mark_of(cell.state, cell.rw)),
+                format!("{}{}", format_rate(cell.iops), words::marks(cell)),
                 words::time(latency.mean),
             ];
             let percentiles = [
@@ -120,6 +121,26 @@ pub(super) fn environment(page: &mut Page, run: &Run, heading: &str) {
         facts.push((name, text));
     }
     facts.push(("data", environment.preconditioning.clone()));
+    if let Some(written) = &run.precondition {
+        let part = |bytes: u64, ms: u64, how: &str| {
+            let time = format_duration(Duration::from_millis(ms));
+            (bytes > 0).then(|| format!("{} {how} in {time}", format_bytes(bytes)))
+        };
+        let parts = [
+            part(
+                written.sequential_bytes,
+                written.sequential_ms,
+                "sequentially",
+            ),
+            part(written.random_bytes, written.random_ms, "at random"),
+        ];
+        let verdict = written.random_steady.map(|steady| steady.verdict());
+        let parts: Vec<String> = parts.into_iter().flatten().chain(verdict).collect();
+        facts.push(("written before", parts.join(", ")));
+    }
+    if let Some(steady) = &run.steady_state {
+        facts.push(("steady state", steady.to_string()));
+    }
     facts.push((
         "run",
         format!(

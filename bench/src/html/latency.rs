@@ -1,5 +1,6 @@
 //! Latency: percentiles by block size, and the shape of the histogram.
 
+use super::sweep::is_swept;
 use super::{Page, words};
 use crate::chart::{Axis, LineChart, Point, Series, histogram};
 use crate::latency::LatencySummary;
@@ -19,16 +20,24 @@ pub(super) fn section(page: &mut Page, run: &Run) {
     if run.cells.is_empty() {
         return;
     }
-    page.heading("Latency by block size");
-    page.paragraph(
-        "From the push of a request to its completion, with the depth of the table below; at a \
-         constant depth a volume that is twice as fast has half the latency.",
-    );
-    page.pair(|page| {
-        for pattern in run.patterns() {
-            page.figure(words::title(pattern), &by_size(run, pattern), "");
-        }
-    });
+    let is_swept = is_swept(run);
+    if !is_swept || run.sizes().len() > 1 {
+        page.heading("Latency by block size");
+        page.paragraph(format_args!(
+            "From the push of a request to its completion, with the depth of the table below; at a \
+             constant depth a volume that is twice as fast has half the latency.{}",
+            if is_swept {
+                " Of each sweep the cell with the most bandwidth is drawn."
+            } else {
+                ""
+            }
+        ));
+        page.pair(|page| {
+            for pattern in run.patterns() {
+                page.figure(words::title(pattern), &by_size(run, pattern), "");
+            }
+        });
+    }
     histograms(page, run);
 }
 
@@ -49,6 +58,7 @@ fn by_size(run: &Run, pattern: Pattern) -> String {
                     x: words::power(cell.bs),
                     y: value(&cell.lat_ns) as f64,
                     range: None,
+                    label: String::new(),
                     note: format!(
                         "{name} {}; {}",
                         words::time(value(&cell.lat_ns) as f64),

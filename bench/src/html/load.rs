@@ -149,6 +149,7 @@ fn chart(run: &Run, curve: &RunWorkload) -> String {
                         x: point.achieved_iops,
                         y: value(&point.lat_ns),
                         range: None,
+                        label: String::new(),
                         note: format!(
                             "{name} {} at {} IOPS{load}",
                             words::time(value(&point.lat_ns)),
@@ -173,6 +174,7 @@ fn chart(run: &Run, curve: &RunWorkload) -> String {
                 x: peak.iops * run.member_count(),
                 y: peak.latency_us * 1e3,
                 range: None,
+                label: String::new(),
                 note: format!(
                     "{LOADED}, {}: {} IOPS per drive at the peak, {} µs there{start}",
                     peak.workload,

@@ -11,7 +11,9 @@ mod latency;
 mod limits;
 mod load;
 mod server;
+mod steady;
 mod summary;
+mod sweep;
 mod words;
 
 pub use changes::write_changes;
@@ -38,6 +40,8 @@ pub struct PageOptions {
 pub fn write_run(run: &Run, options: &PageOptions, mut output: impl Write) -> io::Result<()> {
     let mut page = Page::new(&format!("swath-{}: {}", run.kind, run.title()));
     summary::section(&mut page, run);
+    sweep::section(&mut page, run);
+    steady::section(&mut page, run);
     charts::section(&mut page, run);
     server::section(&mut page, run);
     limits::section(&mut page, run, options);
@@ -139,7 +143,7 @@ impl Page {
             for (place, text) in row.iter().enumerate() {
                 let class = match text.as_str() {
                     "faster" => " class=\"text faster\"",
-                    "slower" => " class=\"text slower\"",
+                    "slower" | "not steady" => " class=\"text slower\"",
                     _ => class(place),
                 };
                 let _ = write!(self.0, "<td{class}>{}</td>", escape(text));

@@ -65,6 +65,7 @@ fn chart(run: &Run, pattern: Pattern) -> String {
                 range: cell
                     .spread()
                     .map(|(low, high)| (low as f64 / share, high as f64 / share)),
+                label: String::new(),
                 note: format!(
                     "{} GB/s per member; {}",
                     words::gb(cell.bw_bytes as f64 / run.member_count()),
@@ -131,6 +132,7 @@ fn figure_point(figure: &Figure) -> Option<Point> {
         x: words::power(block_bytes),
         y: f64::midpoint(figure.low_gb, figure.high_gb),
         range: has_range.then_some((figure.low_gb, figure.high_gb)),
+        label: String::new(),
         note: format!(
             "{SERVER}, {} {}: {:.2} GB/s per drive, {:.0} of all {SERVER_DRIVES} ({})",
             words::name(figure.pattern),
@@ -166,11 +168,16 @@ fn comparable(run: &Run) -> Vec<String> {
             "Reads of unwritten blocks are left out above: no drive was asked for them.".to_owned(),
         );
     }
-    words.push(
-        "Neither is steady state. The server's random writes are about twice what such drives keep \
-         up when they are full and worn in; writes here are as good as the preconditioning above."
-            .to_owned(),
-    );
+    let here = if run.steady_state.is_some() {
+        "The server's figures are no steady state, and those here were measured until they were: their \
+         drives are worn in, the server's were not."
+    } else {
+        "Neither is steady state."
+    };
+    words.push(format!(
+        "{here} The server's random writes are about twice what such drives keep up when they are full \
+         and worn in; writes here are as good as the preconditioning above."
+    ));
     words.push(
         "The server was driven by as many jobs and as much depth as it took, on 128 cores. This run \
          had the lanes and the depth that its table names, and those may be its limit."

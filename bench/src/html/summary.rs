@@ -4,7 +4,7 @@
 use super::{Page, load, words};
 use crate::chart::escape;
 use crate::report::format_rate;
-use crate::report::table::explanations;
+use crate::report::table::{explanations, unsteady};
 use crate::run::{Run, RunCell, RunKind};
 use crate::size::{format_bytes, format_size};
 use crate::workload::Pattern;
@@ -97,10 +97,14 @@ fn tile(page: &mut Page, run: &Run, pattern: Pattern) {
 }
 
 fn state(cell: &RunCell) -> String {
+    let steady = match words::unsteady_mark(cell) {
+        "" => "",
+        _ => ", not steady",
+    };
     if words::is_from_drive(cell) {
-        String::new()
+        steady.to_owned()
     } else {
-        format!(", {}", cell.state)
+        format!(", {}{steady}", cell.state)
     }
 }
 
@@ -110,7 +114,15 @@ fn caveats(run: &Run) -> Vec<String> {
     if run.interrupted {
         caveats.push("The run was stopped before its end: cells are missing.".to_owned());
     }
-    if run.kind != RunKind::Curve {
+    let unsteady = unsteady(run.cells.iter().filter_map(|cell| cell.steady));
+    if run.steady_state.is_some() {
+        caveats.push(match unsteady {
+            None => "Every cell was measured until it was steady.".to_owned(),
+            Some(_) => {
+                "Every cell was measured until it was steady, or given up: see below.".to_owned()
+            }
+        });
+    } else if run.kind != RunKind::Curve {
         caveats.push(match run.rounds {
             0 | 1 => {
                 "Each cell was measured once: one round shows no noise, and small differences \
@@ -124,9 +136,16 @@ fn caveats(run: &Run) -> Vec<String> {
         });
     }
     if !run.environment.preconditioning.is_empty() {
+        let known = if run.steady_state.is_some() {
+            ""
+        } else if run.precondition.is_some() {
+            " Whether that was enough for a steady state is not known; --steady-state tells."
+        } else {
+            " That is not steady state: drives that are full and have been written at random for hours \
+             write more slowly."
+        };
         caveats.push(format!(
-            "Before the run: {}. That is not steady state: drives that are full and have been written \
-             at random for hours write more slowly.",
+            "Before the run: {}.{known}",
             run.environment.preconditioning.trim_end_matches('.')
         ));
     }
@@ -134,6 +153,7 @@ fn caveats(run: &Run) -> Vec<String> {
     caveats.extend(
         explanations(pairs)
             .into_iter()
+            .chain(unsteady)
             .map(|(sign, text)| format!("Marked{sign}: {text}.")),
     );
     caveats.extend(run.notes.iter().map(|note| format!("Note: {note}.")));

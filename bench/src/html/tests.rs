@@ -230,6 +230,92 @@ fn several_numbers_of_lanes_make_a_heat_map() {
 }
 
 #[test]
+fn a_sweep_has_its_knee_and_a_grid_a_heat_map() {
+    let run = fixture::swept(&[1], &[1, 8, 64]);
+    let text = text_of(&page(&run, &PageOptions::default()));
+    has(
+        &text,
+        &[
+            "What more in flight gives",
+            "In flight on each lane",
+            "The best is 1 lane at depth 64",
+            "Dashed: the 99th percentile",
+            "Of each sweep the best is drawn",
+        ],
+    );
+    // The depths stand at the points of the chart of latency.
+    assert!(text.lines().any(|line| line == "64"));
+    assert!(!text.contains("IOPS in each field") && !text.contains("Threads"));
+
+    let run = fixture::swept(&[1, 2, 4], &[1, 8, 64]);
+    let grid = page(&run, &PageOptions::default());
+    let text = text_of(&grid);
+    has(
+        &text,
+        &[
+            "IOPS in each field",
+            "GB/s in each field",
+            "4 lanes",
+            "1 lane",
+            "Lanes",
+        ],
+    );
+    assert!(!grid.contains("<details"));
+
+    let mut single = fixture::swept(&[1, 2], &[1, 8]);
+    single.cells.retain(|cell| cell.bs == 4096);
+    let text = text_of(&page(&single, &PageOptions::default()));
+    assert!(
+        !text.contains("by block size"),
+        "one size needs no such chart"
+    );
+}
+
+#[test]
+fn many_sweeps_are_folded() {
+    let mut run = fixture::swept(&[1], &[1, 8]);
+    let cells = run.cells.clone();
+    run.cells = (12..=18)
+        .flat_map(|power| {
+            cells.iter().map(move |cell| {
+                let mut cell = cell.clone();
+                cell.bs = 1 << power;
+                cell
+            })
+        })
+        .collect();
+    let page = page(&run, &PageOptions::default());
+    text_of(&page);
+    assert_eq!(
+        page.matches("<details open").count(),
+        2,
+        "one for each pattern"
+    );
+    assert_eq!(page.matches("<details").count(), 14);
+}
+
+#[test]
+fn what_did_not_become_steady_is_told_everywhere() {
+    let run = fixture::steady();
+    let text = text_of(&page(&run, &PageOptions::default()));
+    has(
+        &text,
+        &[
+            "35 of 36 cells became steady",
+            "not steady after 7 rounds",
+            "4K !",
+            "-3.5 %",
+            "Marked !: not steady",
+            "given up: see below",
+            "spread:20%,slope:10%,window:5,rounds:25",
+        ],
+    );
+    assert!(
+        !text.contains("one round shows no noise") && !text.contains("That is not steady state")
+    );
+}
+
+#[test]
 fn curves_are_drawn_without_cells() {
     let mut run = fixture::run();
     let latency = run.cells[0].lat_ns;

@@ -110,22 +110,39 @@ pub(super) fn ratio(value: f64) -> String {
     three_digits(value)
 }
 
+/// What stands behind a number of a cell that did not become steady.
+pub(super) fn unsteady_mark(cell: &RunCell) -> &'static str {
+    match cell.steady {
+        Some(steady) if !steady.is_steady => " !",
+        _ => "",
+    }
+}
+
+/// All that stands behind a number.
+pub(super) fn marks(cell: &RunCell) -> String {
+    format!("{}{}", mark_of(cell.state, cell.rw), unsteady_mark(cell))
+}
+
 /// The tooltip of a cell.
 pub(super) fn note(cell: &RunCell) -> String {
     let spread = cell.spread().map_or(String::new(), |(low, high)| {
         format!("; rounds {} to {} GB/s", gb(low as f64), gb(high as f64))
     });
+    let steady = cell
+        .steady
+        .map_or_else(String::new, |steady| format!("; {}", steady.verdict()));
     let state = match mark_of(cell.state, cell.rw) {
         "" => String::new(),
         _ => format!("; blocks: {}", cell.state),
     };
     format!(
-        "{} {}: {} GB/s, {} IOPS, p50 {}, p99 {}, {} lane{} at depth {}{spread}{state}",
+        "{} {}: {} GB/s, {} IOPS, p50 {}, mean {}, p99 {}, {} lane{} at depth {}{spread}{steady}{state}",
         name(cell.rw),
         size(cell.bs),
         gb(cell.bw_bytes as f64),
         format_rate(cell.iops),
         time(cell.lat_ns.p50 as f64),
+        time(cell.lat_ns.mean),
         time(cell.lat_ns.p99 as f64),
         cell.numjobs,
         if cell.numjobs == 1 { "" } else { "s" },

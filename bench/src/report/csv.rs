@@ -3,8 +3,9 @@
 use std::io::Write;
 
 use super::Report;
+use crate::steady::SteadyReport;
 
-const COLUMNS: [&str; 22] = [
+const COLUMNS: [&str; 26] = [
     "label",
     "rw",
     "bs",
@@ -27,10 +28,14 @@ const COLUMNS: [&str; 22] = [
     "members",
     "baseline_bw_bytes",
     "efficiency",
+    "steady",
+    "steady_rounds",
+    "steady_spread_percent",
+    "steady_slope_percent",
 ];
 
-/// Writes a line of column names and a line for each cell. The last two columns are empty where
-/// the bare members were not measured.
+/// Writes a line of column names and a line for each cell. Columns of the bare members are
+/// empty where these were not measured, those of a steady state where none was asked for.
 ///
 /// # Errors
 ///
@@ -41,6 +46,9 @@ pub fn write_csv(report: &Report, output: impl Write) -> std::io::Result<()> {
     for cell in &report.cells {
         let latency = &cell.lat_ns;
         let baseline = cell.baseline.as_ref();
+        let steady = |show: &dyn Fn(&SteadyReport) -> String| {
+            cell.steady.as_ref().map_or_else(String::new, show)
+        };
         writer.write_record([
             report.label.clone().unwrap_or_default(),
             cell.rw.to_string(),
@@ -64,6 +72,10 @@ pub fn write_csv(report: &Report, output: impl Write) -> std::io::Result<()> {
             report.volume.members.len().to_string(),
             baseline.map_or_else(String::new, |bare| bare.baseline_bw_bytes.to_string()),
             baseline.map_or_else(String::new, |bare| bare.efficiency.to_string()),
+            steady(&|steady| steady.is_steady.to_string()),
+            steady(&|steady| steady.rounds.to_string()),
+            steady(&|steady| steady.spread_percent.to_string()),
+            steady(&|steady| steady.slope_percent.to_string()),
         ])?;
     }
     writer.flush()
@@ -83,7 +95,7 @@ mod tests {
         assert_eq!(lines.len(), 3);
         assert!(lines[0].starts_with("label,rw,bs,"));
         assert!(lines[1].starts_with("a label,read,4096,128,1,unwritten,1000,950000,"));
-        assert!(lines[1].ends_with(",uring,2,,"), "{}", lines[1]);
+        assert!(lines[1].ends_with(",uring,2,,,,,,"), "{}", lines[1]);
         let fields = |line: &str| line.split(',').count();
         assert!(lines.iter().all(|line| fields(line) == COLUMNS.len()));
     }

@@ -2,14 +2,24 @@
 
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use swath_engine::{Backend, QueueDescription};
 
 use super::{CellReport, REPORT_FORMAT, Report, VolumeReport};
 use crate::environment::Environment;
 use crate::latency::{LatencyBins, LatencySummary};
+use crate::plan::{Depth, matrix};
 use crate::runner::Measurement;
 use crate::subject::DataState;
 use crate::workload::{Cell, Pattern};
+
+/// One in a hundred took 2 ms, the others 60 microseconds.
+fn histogram(ios: u64) -> Histogram<u64> {
+    let mut histogram = Histogram::new(3).unwrap();
+    histogram.record_n(60_000, ios - ios / 100).unwrap();
+    histogram.record_n(2_000_000, ios / 100).unwrap();
+    histogram
+}
 
 /// One second of 4 KiB requests.
 pub(crate) fn measurement(ios: u64) -> Measurement {
@@ -17,6 +27,7 @@ pub(crate) fn measurement(ios: u64) -> Measurement {
         window: Duration::from_secs(1),
         ios,
         bytes: ios * 4096,
+        histogram: histogram(ios),
         latency: LatencySummary {
             mean: 61_234.5,
             p50: 60_000,
@@ -33,6 +44,25 @@ pub(crate) fn measurement(ios: u64) -> Measurement {
             reasons: Vec::new(),
         },
     }
+}
+
+/// Two patterns, each at all of these depths and lanes, the faster the more is in flight.
+pub(crate) fn swept(lanes: &[u32], depths: &[u32]) -> Report {
+    let mut report = report(false);
+    let (sizes, patterns) = ([4096, 1 << 20], [Pattern::Write, Pattern::RandRead]);
+    let depths: Vec<Depth> = depths.iter().copied().map(Depth::Fixed).collect();
+    let cells = matrix(&sizes, &patterns, &depths, lanes, 2);
+    let of = |cell: &Cell| {
+        // It levels off: at eight in flight half of what there is.
+        let in_flight = u64::from(cell.depth * cell.lanes);
+        let ios = 400_000 * in_flight / (in_flight + 8) * 4096 / cell.block_bytes;
+        let mut run = measurement(ios.max(100));
+        run.bytes = run.ios * cell.block_bytes;
+        run.latency.mean = in_flight as f64 / ios.max(1) as f64 * 1e9;
+        CellReport::of(cell, DataState::Written, &[run], &[])
+    };
+    report.cells = cells.iter().filter_map(of).collect();
+    report
 }
 
 /// Two cells of a matrix, with a baseline or without.
@@ -63,6 +93,8 @@ pub(crate) fn report(with_baseline: bool) -> Report {
         seed: 42,
         rounds: 1,
         ramp_ms: 500,
+        steady_state: None,
+        precondition: None,
         notes: Vec::new(),
         environment: Environment {
             date: "2026-01-01T00:00:00Z".to_owned(),

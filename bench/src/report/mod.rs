@@ -4,6 +4,7 @@ mod csv;
 mod header;
 mod json;
 mod output;
+mod sweep;
 pub(crate) mod table;
 
 pub use csv::write_csv;
@@ -20,7 +21,9 @@ use swath_volume::Volume;
 
 use crate::environment::Environment;
 use crate::latency::{LatencyBins, LatencySummary};
+use crate::precondition::PreconditionReport;
 use crate::runner::Measurement;
+use crate::steady::{SteadyOptions, SteadyReport};
 use crate::subject::DataState;
 use crate::workload::{Cell, Pattern};
 
@@ -48,6 +51,12 @@ pub struct Report {
     pub seed: u64,
     /// How often each cell was measured.
     pub rounds: u32,
+    /// Until when each cell was measured instead, if not so often.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steady_state: Option<SteadyOptions>,
+    /// What the run wrote before it measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precondition: Option<PreconditionReport>,
     /// Time before anything counted, for each measurement.
     pub ramp_ms: u64,
     /// What a reader must know besides.
@@ -121,7 +130,7 @@ fn each_once(texts: impl Iterator<Item = String>) -> Vec<String> {
     seen
 }
 
-/// One cell: the median round, by bandwidth.
+/// One cell: the median round, by bandwidth; of a run until steady state, the last rounds together.
 #[derive(Debug, Clone, Serialize)]
 pub struct CellReport {
     /// Pattern, by fio's name.
@@ -153,6 +162,9 @@ pub struct CellReport {
     pub state: DataState,
     /// Bytes a second of every round, in order.
     pub bw_bytes_rounds: Vec<u64>,
+    /// Whether its last rounds were steady, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steady: Option<SteadyReport>,
     /// The same cell on the bare members, with `--baseline`.
     #[serde(flatten)]
     pub baseline: Option<BaselineReport>,
@@ -206,8 +218,32 @@ impl CellReport {
             cpu_ns_per_io: rounded(median.cpu_ns_per_io),
             state,
             bw_bytes_rounds: bandwidths(volume),
+            steady: None,
             baseline,
         })
+    }
+
+    /// Condenses the rounds of a cell that was to become steady: its numbers are those of the last
+    /// rounds together, as many as a window has, whether these are steady or not.
+    ///
+    /// None when there is no complete round.
+    pub fn of_steady(
+        cell: &Cell,
+        state: DataState,
+        volume: &[Measurement],
+        members: &[Measurement],
+        options: &SteadyOptions,
+    ) -> Option<Self> {
+        let last = |rounds| Measurement::pooled(options.window_of(rounds));
+        let bare = last(members);
+        let mut report = Self::of(cell, state, &[last(volume)?], bare.as_slice())?;
+        let rates: Vec<f64> = volume.iter().map(Measurement::bytes_per_s).collect();
+        report.steady = SteadyReport::of(options, &rates);
+        report.bw_bytes_rounds = bandwidths(volume);
+        if let Some(baseline) = &mut report.baseline {
+            baseline.baseline_bw_bytes_rounds = bandwidths(members);
+        }
+        Some(report)
     }
 }
 
@@ -269,6 +305,31 @@ mod tests {
         assert_eq!(report.bw_bytes_rounds, [300 * 4096, 100 * 4096, 200 * 4096]);
         assert!(report.baseline.is_none());
         assert!(CellReport::of(&cell(), DataState::Written, &[], &[]).is_none());
+    }
+
+    #[test]
+    fn a_steady_cell_is_its_last_rounds_together() {
+        let options = SteadyOptions::default();
+        let rounds = [900_000, 100_000, 101_000, 99_000, 100_000, 100_000].map(measurement);
+        let of = |rounds, members| {
+            CellReport::of_steady(&cell(), DataState::Written, rounds, members, &options).unwrap()
+        };
+        let report = of(&rounds, &[]);
+        assert_eq!(report.ios, 500_000);
+        assert_eq!(report.runtime_ms, 5000);
+        assert!((report.iops - 100_000.0).abs() < 1e-6);
+        assert_eq!(report.bw_bytes_rounds.len(), 6);
+        let steady = report.steady.unwrap();
+        assert!(steady.is_steady && steady.rounds == 6 && steady.window == 5);
+        assert!((steady.spread_percent - 2.0).abs() < 1e-9, "{steady:?}");
+
+        let report = of(&rounds[..5], &rounds[..5]);
+        assert!(!report.steady.unwrap().is_steady);
+        assert_eq!(report.ios, 1_300_000);
+        let baseline = report.baseline.unwrap();
+        assert!((baseline.efficiency - 1.0).abs() < 1e-9);
+        assert_eq!(baseline.baseline_bw_bytes_rounds.len(), 5);
+        assert!(CellReport::of_steady(&cell(), DataState::Written, &[], &[], &options).is_none());
     }
 
     #[test]

@@ -4,9 +4,11 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 use super::header::render_backend;
-use super::{CellReport, Report};
+use super::{CellReport, Report, sweep};
 use crate::size::format_size;
+use crate::steady::{SteadyOptions, SteadyReport};
 use crate::subject::DataState;
+use crate::sweep::has_sweeps;
 use crate::workload::Pattern;
 
 /// All tables, ready to print. Says so when there is nothing to show.
@@ -19,6 +21,15 @@ pub fn render_tables(report: &Report) -> String {
         text.push_str(&format!("\n{title}\n{table}\n"));
     };
     let cells = &report.cells;
+    let steady = report.steady_state.as_ref();
+    let steady = steady.map(|options| (steady_title(options), steady_table(cells)));
+    if has_sweeps(cells) {
+        for (title, table) in sweep::sections(report).iter().chain(&steady) {
+            section(title, table);
+        }
+        text.push_str(&legend(cells));
+        return text;
+    }
     section(
         "Bandwidth, GB/s (GiB/s)",
         &matrix(cells, |cell| bandwidth(cell.bw_bytes)),
@@ -34,6 +45,9 @@ pub fn render_tables(report: &Report) -> String {
             report.rounds
         );
         section(&title, &matrix(cells, efficiency));
+    }
+    if let Some((title, table)) = &steady {
+        section(title, table);
     }
     text.push_str(&legend(cells));
     text
@@ -64,7 +78,7 @@ pub(crate) fn row(texts: &[String], left: usize) -> Vec<Cell> {
 }
 
 /// Sizes down, patterns across; a dash where nothing was measured.
-fn matrix(cells: &[CellReport], show: impl Fn(&CellReport) -> String) -> Table {
+pub(super) fn matrix(cells: &[CellReport], show: impl Fn(&CellReport) -> String) -> Table {
     let has = |pattern: &Pattern| cells.iter().any(|cell| cell.rw == *pattern);
     let patterns: Vec<Pattern> = Pattern::ALL.into_iter().filter(has).collect();
     let mut header = vec!["bs".to_owned()];
@@ -78,7 +92,7 @@ fn matrix(cells: &[CellReport], show: impl Fn(&CellReport) -> String) -> Table {
             let cell = cells
                 .iter()
                 .find(|cell| cell.bs == size && cell.rw == *pattern);
-            texts.push(cell.map_or_else(|| "-".to_owned(), |cell| show(cell) + mark(cell)));
+            texts.push(cell.map_or_else(|| "-".to_owned(), |cell| show(cell) + &marks(cell)));
         }
         table.add_row(row(&texts, 1));
     }
@@ -114,7 +128,44 @@ fn latency_table(cells: &[CellReport]) -> Table {
     table
 }
 
-fn efficiency(cell: &CellReport) -> String {
+fn steady_title(options: &SteadyOptions) -> String {
+    format!(
+        "Steady state: the last {} rounds, spread within {} % and slope within {} % of their mean",
+        options.window, options.spread_percent_max, options.slope_percent_max
+    )
+}
+
+fn steady_table(cells: &[CellReport]) -> Table {
+    let header = [
+        "rw", "bs", "lanes", "depth", "rounds", "IOPS", "spread", "slope", "verdict",
+    ];
+    let mut table = table(&header.map(str::to_owned), 2);
+    for cell in cells {
+        let Some(steady) = &cell.steady else { continue };
+        table.add_row(row(
+            &[
+                cell.rw.to_string(),
+                format_size(cell.bs),
+                cell.numjobs.to_string(),
+                cell.iodepth.to_string(),
+                steady.rounds.to_string(),
+                format_rate(cell.iops),
+                format!("{:.1} %", steady.spread_percent),
+                format!("{:+.1} %", steady.slope_percent),
+                if steady.is_steady {
+                    "steady"
+                } else {
+                    "NOT STEADY"
+                }
+                .to_owned(),
+            ],
+            2,
+        ));
+    }
+    table
+}
+
+pub(super) fn efficiency(cell: &CellReport) -> String {
     let Some(bare) = &cell.baseline else {
         return "-".to_owned();
     };
@@ -126,7 +177,7 @@ fn efficiency(cell: &CellReport) -> String {
 }
 
 /// Both units: GB/s are decimal, GiB/s binary.
-fn bandwidth(bytes_per_s: u64) -> String {
+pub(super) fn bandwidth(bytes_per_s: u64) -> String {
     let gibibytes = bytes_per_s as f64 / f64::from(1 << 30);
     format!("{} ({})", gigabytes(bytes_per_s), three_digits(gibibytes))
 }
@@ -177,6 +228,12 @@ pub(crate) fn mark(cell: &CellReport) -> &'static str {
     mark_of(cell.state, cell.rw)
 }
 
+/// All that stands behind a number of this cell.
+pub(super) fn marks(cell: &CellReport) -> String {
+    let is_unsteady = cell.steady.is_some_and(|steady| !steady.is_steady);
+    format!("{}{}", mark(cell), if is_unsteady { " !" } else { "" })
+}
+
 /// The same, of blocks in this state and a cell of this pattern.
 pub(crate) fn mark_of(state: DataState, pattern: Pattern) -> &'static str {
     match (state, pattern.is_write()) {
@@ -219,9 +276,21 @@ pub(crate) fn explanations(
     explanations.into_iter().filter(is_used).collect()
 }
 
+/// The mark of cells that did not become steady, if there are any, and what it means.
+pub(crate) fn unsteady(
+    mut cells: impl Iterator<Item = SteadyReport>,
+) -> Option<(&'static str, &'static str)> {
+    let text = "not steady: the numbers are of the last rounds all the same, and longer runs may \
+                give others";
+    cells.any(|cell| !cell.is_steady).then_some((" !", text))
+}
+
 /// Explains the marks that were used.
 pub(crate) fn legend(cells: &[CellReport]) -> String {
-    explanations(cells.iter().map(|cell| (cell.state, cell.rw)))
+    let mut explanations = explanations(cells.iter().map(|cell| (cell.state, cell.rw)));
+    let steady = cells.iter().filter_map(|cell| cell.steady);
+    explanations.extend(unsteady(steady));
+    explanations
         .into_iter()
         .map(|(sign, text)| format!("{sign} = {text}\n"))
         .collect()

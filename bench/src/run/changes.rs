@@ -218,6 +218,11 @@ pub(super) fn conditions(run: &Run) -> Vec<(&'static str, String)> {
         ("version", run.version.clone()),
         ("ramp_ms", run.ramp_ms.to_string()),
         (
+            "steady_state",
+            run.steady_state
+                .map_or_else(|| "not asked for".to_owned(), |steady| steady.to_string()),
+        ),
+        (
             "environment.commit",
             environment
                 .commit

@@ -2,6 +2,7 @@
 
 use super::{Run, of_json};
 use crate::report::{fixture, write_json};
+use crate::steady::{SteadyOptions, SteadyReport};
 
 /// The JSON of a small matrix with a baseline.
 pub(crate) fn json() -> String {
@@ -13,6 +14,30 @@ pub(crate) fn json() -> String {
 /// The run that it is of.
 pub(crate) fn run() -> Run {
     of_json("a.json", json()).unwrap()
+}
+
+/// A sweep of these lanes and depths, two patterns at two sizes, as it is read.
+pub(crate) fn swept(lanes: &[u32], depths: &[u32]) -> Run {
+    let mut bytes = Vec::new();
+    write_json(&fixture::swept(lanes, depths), &mut bytes).unwrap();
+    of_json("sweep.json", String::from_utf8(bytes).unwrap()).unwrap()
+}
+
+/// A whole matrix in seven rounds until steady state, which its first cell is not.
+pub(crate) fn steady() -> Run {
+    let mut run = full("steady.json", 1.0, 7);
+    run.steady_state = Some(SteadyOptions::default());
+    for (place, cell) in run.cells.iter_mut().enumerate() {
+        cell.bw_bytes_rounds[0] *= 2;
+        cell.steady = Some(SteadyReport {
+            is_steady: place > 0,
+            rounds: 7,
+            window: 5,
+            spread_percent: 4.0,
+            slope_percent: -3.5,
+        });
+    }
+    run
 }
 
 /// A whole matrix of nine sizes and four patterns, in `rounds` rounds; everything is `speed` times

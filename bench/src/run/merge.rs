@@ -99,14 +99,22 @@ fn check_alike(first: &Run, other: &Run) -> Result<()> {
 fn pool(mut same: Vec<RunCell>) -> Option<RunCell> {
     let rounds: Vec<u64> = same
         .iter()
-        .flat_map(|cell| match cell.bw_bytes_rounds.as_slice() {
+        .flat_map(|cell| match cell.rounds() {
             [] => vec![cell.bw_bytes],
             rounds => rounds.to_vec(),
         })
         .collect();
+    let are_steady = same
+        .iter()
+        .all(|cell| cell.steady.is_none_or(|steady| steady.is_steady));
     same.sort_by_key(|cell| cell.bw_bytes);
     let middle = same.len().checked_sub(1)? / 2;
     let mut cell = same.swap_remove(middle);
+    if let Some(steady) = &mut cell.steady {
+        // All rounds that are kept are of a window.
+        steady.window = u32::try_from(rounds.len()).unwrap_or(u32::MAX);
+        steady.is_steady &= are_steady;
+    }
     cell.bw_bytes_rounds = rounds;
     Some(cell)
 }
@@ -115,6 +123,7 @@ fn pool(mut same: Vec<RunCell>) -> Option<RunCell> {
 mod tests {
     use super::super::fixture;
     use super::*;
+    use crate::steady::{SteadyOptions, SteadyReport};
 
     #[test]
     fn runs_made_alike_become_one_with_all_rounds() {
@@ -137,6 +146,33 @@ mod tests {
         assert_eq!(run.cells.len(), 36);
         assert_eq!(run.patterns().len(), 4);
         assert_eq!(run.source, "a, b");
+    }
+
+    #[test]
+    fn windows_of_steady_cells_are_pooled_and_one_that_was_not_steady_is_told() {
+        let steady = |is_steady| {
+            let mut run = fixture::full("x.json", 1.0, 7);
+            run.steady_state = Some(SteadyOptions::default());
+            for cell in &mut run.cells {
+                cell.steady = Some(SteadyReport {
+                    is_steady,
+                    rounds: 7,
+                    window: 5,
+                    spread_percent: 1.0,
+                    slope_percent: 1.0,
+                });
+            }
+            run
+        };
+        let run = merge(vec![steady(true), steady(false)]).unwrap();
+        assert_eq!(run.cells[0].rounds().len(), 10);
+        assert!(!run.cells[0].steady.unwrap().is_steady);
+        let plain = fixture::full("x.json", 1.0, 7);
+        let message = merge(vec![plain, steady(true)]).unwrap_err().to_string();
+        assert!(
+            message.contains("field 'steady_state' is 'spread:20%"),
+            "{message}"
+        );
     }
 
     #[test]

@@ -25,8 +25,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::latency::{LatencyBins, LatencySummary};
+use crate::precondition::PreconditionReport;
+use crate::steady::{SteadyOptions, SteadyReport};
 use crate::subject::DataState;
-use crate::workload::Pattern;
+use crate::sweep::Swept;
+use crate::workload::{Cell, Pattern};
 
 /// What kind of run a report is of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,6 +81,12 @@ pub struct Run {
     /// How often each cell was measured.
     #[serde(default = "one")]
     pub rounds: u32,
+    /// Until when each cell was measured instead, if not so often.
+    #[serde(default)]
+    pub steady_state: Option<SteadyOptions>,
+    /// What the run wrote before it measured.
+    #[serde(default)]
+    pub precondition: Option<PreconditionReport>,
     /// Time before anything counted, for each measurement.
     #[serde(default)]
     pub ramp_ms: u64,
@@ -240,6 +249,9 @@ pub struct RunCell {
     /// Bytes a second of every round.
     #[serde(default)]
     pub bw_bytes_rounds: Vec<u64>,
+    /// Whether its last rounds were steady, where that was asked for.
+    #[serde(default)]
+    pub steady: Option<SteadyReport>,
     /// Bytes a second of the bare members.
     #[serde(default)]
     pub baseline_bw_bytes: Option<u64>,
@@ -335,14 +347,39 @@ fn unknown() -> DataState {
 /// What tells one cell of a run from another.
 pub(crate) type CellKey = (Pattern, u64, u32, u32);
 
+impl Swept for RunCell {
+    fn cell(&self) -> Cell {
+        Cell {
+            pattern: self.rw,
+            block_bytes: self.bs,
+            depth: self.iodepth,
+            lanes: self.numjobs,
+        }
+    }
+
+    fn rate(&self) -> f64 {
+        self.iops
+    }
+}
+
 impl RunCell {
     pub(crate) fn key(&self) -> CellKey {
         (self.rw, self.bs, self.iodepth, self.numjobs)
     }
 
-    /// The slowest and the fastest round, when there were several.
-    pub fn spread(&self) -> Option<(u64, u64)> {
+    /// The rounds that its numbers are of: all, or the last of those until it was steady.
+    pub(crate) fn rounds(&self) -> &[u64] {
         let rounds = &self.bw_bytes_rounds;
+        let last = self
+            .steady
+            .and_then(|steady| usize::try_from(steady.window).ok());
+        let first = last.map_or(0, |last| rounds.len().saturating_sub(last));
+        &rounds[first..]
+    }
+
+    /// The slowest and the fastest of these rounds, when there were several.
+    pub fn spread(&self) -> Option<(u64, u64)> {
+        let rounds = self.rounds();
         let (low, high) = (rounds.iter().min()?, rounds.iter().max()?);
         (rounds.len() > 1).then_some((*low, *high))
     }

@@ -35,6 +35,10 @@ pub(super) struct Shared<'run> {
     pub(super) side: Side,
     /// Whether lanes keep to their regions at random, too.
     pub(super) is_apart: bool,
+    /// What offsets and data are drawn from, in this round.
+    pub(super) seed: u64,
+    /// Where sequential lanes begin.
+    pub(super) blocks_done: u64,
     /// Set when one lane failed, so that the others need not run on.
     pub(super) abort: AtomicBool,
     /// CPU time of the thread that draws the progress, kept up to date by it.
@@ -95,10 +99,11 @@ impl<'run, T: Target> LaneLoop<'run, T> {
         } = shared;
         let spaces = side.spaces(volume);
         let cursor = if shared.is_apart {
-            Cursor::apart(cell, &spaces, lane, options.seed)
+            Cursor::apart(cell, &spaces, lane, shared.seed)
         } else {
-            Cursor::new(cell, &spaces, lane, options.seed)
-        }?;
+            Cursor::new(cell, &spaces, lane, shared.seed)
+        }?
+        .after(shared.blocks_done);
         // Made on this thread, so that the memory lies near its core.
         let (pool, buffers) = buffers(cell)?;
         let target = T::open(
@@ -113,7 +118,7 @@ impl<'run, T: Target> LaneLoop<'run, T> {
                 ..LaneOptions::default()
             },
         )?;
-        let mut random = Random::new(options.seed, u64::from(lane) ^ (1 << 32));
+        let mut random = Random::new(shared.seed, u64::from(lane) ^ (1 << 32));
         let mut free = buffers;
         if cell.pattern.is_write() {
             for buffer in &mut free {

@@ -11,6 +11,7 @@
 pub(crate) mod gate;
 mod lane_loop;
 mod pace;
+mod pooled;
 pub(crate) mod stamp;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use hdrhistogram::Histogram;
 use swath_engine::{Lane, LaneStats, QueueDescription, QueueOptions, cpu};
 use swath_volume::{Volume, VolumeLane};
 
@@ -133,6 +135,8 @@ pub struct Measurement {
     pub latency: LatencySummary,
     /// The shape of their histogram.
     pub latency_bins: LatencyBins,
+    /// The histogram itself, for those who add rounds up.
+    pub histogram: Histogram<u64>,
     /// CPU time of the process, helper threads and kernel workers included, the thread that draws
     /// the progress not, for each request.
     pub cpu_ns_per_io: f64,
@@ -149,6 +153,23 @@ impl Measurement {
     /// Bytes a second.
     pub fn bytes_per_s(&self) -> f64 {
         self.bytes as f64 / self.window.as_secs_f64()
+    }
+}
+
+/// Where a round of a cell begins, so that rounds do not all do the same: a drive that has a block in
+/// its cache, or writes the same few again and again, is not what it is on the whole volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Origin {
+    /// Which round, from 0. Each draws other offsets and data.
+    pub round: u32,
+    /// How many blocks each lane has visited before: sequential lanes go on from there.
+    pub blocks_done: u64,
+}
+
+impl Origin {
+    fn seed(self, seed: u64) -> u64 {
+        // An odd factor, so that no two rounds have one seed.
+        seed.wrapping_add(u64::from(self.round).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 }
 
@@ -202,6 +223,21 @@ impl<'volume> Runner<'volume> {
         side: Side,
         tick: &mut dyn FnMut(Duration),
     ) -> Result<Measurement> {
+        self.run_on(cell, side, Origin::default(), tick)
+    }
+
+    /// As [`run`](Self::run), from where other rounds have ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_on(
+        &self,
+        cell: &Cell,
+        side: Side,
+        origin: Origin,
+        tick: &mut dyn FnMut(Duration),
+    ) -> Result<Measurement> {
         self.options.interrupt.check()?;
         let shared = Shared {
             volume: self.volume,
@@ -209,6 +245,8 @@ impl<'volume> Runner<'volume> {
             cell: *cell,
             side,
             is_apart: self.is_apart,
+            seed: origin.seed(self.options.seed),
+            blocks_done: origin.blocks_done,
             abort: AtomicBool::new(false),
             watcher_cpu_ns: AtomicU64::new(cpu::thread_cpu_ns()),
         };
@@ -336,6 +374,7 @@ fn summarise(cell: &Cell, outcomes: Vec<LaneOutcome>) -> Result<Measurement> {
         bytes: ios.saturating_mul(cell.block_bytes),
         latency: LatencySummary::of(&moved.latency_ns),
         latency_bins: LatencyBins::of(&moved.latency_ns),
+        histogram: moved.latency_ns,
         cpu_ns_per_io: cpu_ns_mean / ios as f64,
         queue,
     })

@@ -149,6 +149,7 @@ impl Options {
             own: self.own_members(),
             chunk_bytes: self.volume.chunk,
             fill: self.fill,
+            precondition: false,
             writes,
             destructive: self.volume.destructive,
             queue: QueueOptions::default(),

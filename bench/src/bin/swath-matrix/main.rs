@@ -7,6 +7,7 @@ mod options;
 mod settings;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use swath_bench::command_line::{BLOCK_BYTES_MIN, common_notes, exit, making_members};
@@ -14,8 +15,8 @@ use swath_bench::report::{
     REPORT_FORMAT, Report, VolumeReport, print, render_header, render_tables, write_csv, write_json,
 };
 use swath_bench::{
-    Environment, Interrupt, Plan, Result, Runner, Side, Subject, carry_out, format_duration,
-    quote_command,
+    Environment, Interrupt, Plan, PreconditionReport, Progress, RandomWrites, Result, Runner, Side,
+    Subject, carry_out, format_bytes, format_duration, precondition, quote_command,
 };
 
 use options::Options;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<()> {
     options.check()?;
     let plan = options.plan(options.members_expected());
+    plan.check_count()?;
     if options.report.dry_run {
         return print(
             &describe(options, &plan)?,
@@ -48,27 +50,29 @@ fn run(options: &Options) -> Result<()> {
         progress.preparing(step);
     });
     progress.finish();
-    let subject = prepared?;
+    let mut subject = prepared?;
 
     let members = u32::try_from(subject.volume().members().len()).unwrap_or(u32::MAX);
     let plan = options.plan(members);
     check_plan(&plan, &subject)?;
+    let precondition = preconditioned(options, &mut subject, &interrupt, &mut progress)?;
     let runner = Runner::new(subject.volume(), options.run(&interrupt));
     let mut report = blank_report(options, &subject);
     print(
         &render_header(&report),
         options.page.is_piped(&options.report),
     )?;
-    progress.line(&format!(
-        "{} cells, about {}",
-        plan.cells.len(),
-        format_duration(plan.total())
-    ));
+    progress.line(&plan.describe());
 
     let campaign = carry_out(&plan, &runner, &subject, &mut progress);
     report.interrupted = campaign.is_interrupted();
     report.volume.take_queues(&campaign.queues);
     report.cells = campaign.cells;
+    report.precondition = precondition;
+    if plan.steady.is_some() {
+        let rounds = report.cells.iter().map(|cell| cell.bw_bytes_rounds.len());
+        report.rounds = u32::try_from(rounds.max().unwrap_or(0)).unwrap_or(u32::MAX);
+    }
     print(
         &render_tables(&report),
         options.page.is_piped(&options.report),
@@ -91,6 +95,22 @@ fn own_members(options: &Options) -> Result<String> {
     making_members(&own, own.total_bytes(), "")
 }
 
+/// Writes the volume over, if that is asked for.
+fn preconditioned(
+    options: &Options,
+    subject: &mut Subject,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+) -> Result<Option<PreconditionReport>> {
+    let Some(plan) = &options.precondition else {
+        return Ok(None);
+    };
+    let steady = options.steady_state.unwrap_or_default();
+    let queue = options.queue.fill_queue();
+    let run = options.run(interrupt);
+    precondition(plan, subject, &queue, &run, &steady, progress).map(Some)
+}
+
 /// What `--dry-run` says.
 fn describe(options: &Options, plan: &Plan) -> Result<String> {
     let mut text = if options.volume.makes_members() {
@@ -99,19 +119,52 @@ fn describe(options: &Options, plan: &Plan) -> Result<String> {
         options.volume.given_members()
     };
     text.push('\n');
+    text.push_str(&preconditioning(options));
+    let most = if plan.steady.is_some() {
+        "at most "
+    } else {
+        ""
+    };
     for cell in &plan.cells {
         text.push_str(&format!(
-            "{cell}: iodepth {}, numjobs {}, rounds {}\n",
-            cell.depth, cell.lanes, plan.rounds
+            "{cell}: iodepth {}, numjobs {}, rounds {most}{}\n",
+            cell.depth,
+            cell.lanes,
+            plan.rounds_max()
         ));
     }
     text.push_str(&format!(
-        "{} cells, {} measurements, about {}; nothing was touched\n",
-        plan.cells.len(),
-        plan.measurements(),
-        format_duration(plan.total())
+        "{}, {most}{} measurements; nothing was touched\n",
+        plan.describe(),
+        plan.measurements()
     ));
     Ok(text)
+}
+
+/// What would be written before anything is measured. How long that takes is for the drives to say.
+fn preconditioning(options: &Options) -> String {
+    let Some(precondition) = &options.precondition else {
+        return String::new();
+    };
+    let mut text = format!("preconditioning: the volume {precondition}");
+    if options.volume.makes_members() {
+        let bytes = precondition.bytes(options.own.volume_space(&options.volume).length);
+        text.push_str(&format!(
+            "; {}, {} at 1 GB/s",
+            format_bytes(bytes),
+            format_duration(Duration::from_secs(bytes.div_ceil(1_000_000_000)))
+        ));
+    }
+    if precondition.random == Some(RandomWrites::UntilSteady) {
+        let steady = options.steady_state.unwrap_or_default();
+        text.push_str(&format!(
+            "; {} to {} until steady",
+            format_duration(options.runtime.saturating_mul(steady.window)),
+            format_duration(options.runtime.saturating_mul(steady.rounds_max))
+        ));
+    }
+    text.push_str("; besides the time below\n");
+    text
 }
 
 /// Refuses cells that the volume cannot run before the first one runs.
@@ -126,9 +179,9 @@ fn check_plan(plan: &Plan, subject: &Subject) -> Result<()> {
 /// The report, but for its cells.
 fn blank_report(options: &Options, subject: &Subject) -> Report {
     let volume = subject.volume();
-    let mut notes = common_notes(options.numjobs, "lanes");
+    let mut notes = common_notes(options.lanes_most(), "lanes");
     let plan = options.plan(u32::try_from(volume.members().len()).unwrap_or(u32::MAX));
-    if plan.sides.contains(&Side::Members) && plan.rounds < 3 {
+    if plan.sides.contains(&Side::Members) && plan.rounds_max() < 3 {
         notes.push("an efficiency from fewer than 3 rounds is mostly noise: --rounds 5".to_owned());
     }
     Report {
@@ -140,6 +193,8 @@ fn blank_report(options: &Options, subject: &Subject) -> Report {
         interrupted: false,
         seed: options.seed,
         rounds: plan.rounds,
+        steady_state: options.steady_state,
+        precondition: None,
         ramp_ms: u64::try_from(options.ramp_time.as_millis()).unwrap_or(u64::MAX),
         notes,
         environment: Environment::collect(volume, subject.preconditioning()),

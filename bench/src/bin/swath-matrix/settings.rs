@@ -34,14 +34,20 @@ impl Options {
             cells: matrix(
                 &self.bs.0,
                 &self.patterns(),
-                self.iodepth,
-                self.numjobs,
+                &self.iodepth.0,
+                &self.numjobs.0,
                 members,
             ),
             rounds: self.rounds,
+            steady: self.steady_state,
             sides,
             one: self.ramp_time + self.runtime,
         }
+    }
+
+    /// The most lanes that a cell has.
+    pub(crate) fn lanes_most(&self) -> u32 {
+        self.numjobs.0.iter().copied().max().unwrap_or(1)
     }
 
     /// How many members the plan is for, before a volume tells.
@@ -80,7 +86,9 @@ impl Options {
             own: self.own_members(),
             chunk_bytes: self.volume.chunk,
             fill: self.own.fill == Some(FillChoice::Written),
-            writes: self.patterns().iter().any(|pattern| pattern.is_write()),
+            precondition: self.precondition.is_some_and(|it| it.passes > 0),
+            writes: self.precondition.is_some()
+                || self.patterns().iter().any(|pattern| pattern.is_write()),
             destructive: self.volume.destructive,
             queue: self.queue.fill_queue(),
             seed: self.seed,

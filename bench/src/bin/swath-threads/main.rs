@@ -141,6 +141,8 @@ fn blank_report(options: &Options, subject: &Subject) -> ThreadsReport {
             interrupted: false,
             seed: options.seed,
             rounds: options.rounds,
+            steady_state: None,
+            precondition: None,
             ramp_ms: u64::try_from(options.ramp_time.as_millis()).unwrap_or(u64::MAX),
             notes,
             environment: Environment::collect(volume, subject.preconditioning()),

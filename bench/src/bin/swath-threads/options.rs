@@ -141,6 +141,7 @@ impl Options {
         Plan {
             cells: thread_cells(&self.patterns(), &self.bs.0, &self.threads.0),
             rounds: self.rounds,
+            steady: None,
             sides: vec![Side::Volume],
             one: self.ramp_time + self.runtime,
         }
