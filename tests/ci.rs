@@ -151,6 +151,18 @@ fn tiny_benches() -> Vec<Command> {
         "10ms",
     ];
     let cells = ["--bs", "4k,1m", "--baseline"];
+    let swept = [
+        "--bs",
+        "4k",
+        "--rw",
+        "randwrite",
+        "--iodepth",
+        "1,8",
+        "--numjobs",
+        "1,2",
+        "--steady-state=window:2,rounds:3",
+        "--precondition=random",
+    ];
     let checkpoint = [
         "swath-checkpoint",
         "--",
@@ -195,6 +207,7 @@ fn tiny_benches() -> Vec<Command> {
     let pure = ["-p", "swath-bench", "--bench", "pure", "--", "--test"];
     let mut benches = vec![
         cargo(&[&run[..], &matrix[..], &cells[..]].concat()),
+        cargo(&[&run[..], &matrix[..], &swept[..]].concat()),
         cargo(&[&run[..], &checkpoint[..], &once[..]].concat()),
         cargo(&[&run[..], &checkpoint[..], &once[..], &processes[..]].concat()),
         cargo(&[&run[..], &["swath-threads"], &small, &threads].concat()),

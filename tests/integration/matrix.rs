@@ -3,12 +3,16 @@
 //! What could go wrong: a report that its readers cannot parse, cells left out, members left
 //! behind, bad input that starts a run. What it measures is nobody's promise here.
 
+mod precondition;
+mod steady;
+mod sweep;
+
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 use serde_json::Value;
-use swath_tests::binaries::swath_matrix;
+use swath_tests::binaries::{swath, swath_matrix};
 use swath_tests::fixtures;
 
 /// Two cells of 50 ms on four members of 64 MiB in `folder`, and what else is asked for.
@@ -25,6 +29,55 @@ fn tiny(folder: &Path, more: &[&str]) -> Command {
     ]);
     command.arg("--dir").arg(folder).args(more);
     command
+}
+
+/// Cells of 30 ms on two members of 16 MiB in `folder`, and what else is asked for.
+fn tiniest(folder: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(swath_matrix());
+    let defaults = [
+        ["--members", "2"],
+        ["--size", "16m"],
+        ["--runtime", "30ms"],
+        ["--ramp-time", "10ms"],
+    ];
+    for default in defaults.iter().filter(|it| !more.contains(&it[0])) {
+        command.args(default);
+    }
+    command.args(["--quiet", "--dir"]).arg(folder).args(more);
+    command
+}
+
+/// What a run that ends well prints: the tables, and the JSON that has standard output for itself.
+#[track_caller]
+fn json_of(command: &mut Command) -> (String, Value) {
+    let output = command.output().unwrap();
+    let tables = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{tables}");
+    (tables, serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// What a run that ends with this code says of it.
+#[track_caller]
+fn message_of(command: &mut Command, code: i32) -> String {
+    let output = command.output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    message
+}
+
+/// What `swath report` prints.
+#[track_caller]
+fn report(options: &[&str], paths: &[PathBuf]) -> String {
+    let mut command = Command::new(swath());
+    let output = command
+        .arg("report")
+        .args(options)
+        .args(paths)
+        .output()
+        .unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{message}");
+    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The object's `keys`, all of them numbers above zero.
