@@ -67,7 +67,7 @@ fn message_of(command: &mut Command, code: i32) -> String {
 
 /// What `swath report` prints.
 #[track_caller]
-fn report(options: &[&str], paths: &[PathBuf]) -> String {
+fn report(options: &[&str], paths: &[&PathBuf]) -> String {
     let mut command = Command::new(swath());
     let output = command
         .arg("report")

@@ -79,7 +79,7 @@ fn criteria_that_none_satisfies_end_after_the_last_round_and_it_is_told_everywhe
     let rows = std::fs::read_to_string(csv).unwrap();
     assert_eq!(rows.matches(",false,4,").count(), 2, "{rows}");
 
-    let page = report(&["--html", "-"], &[path.clone()]);
+    let page = report(&["--html", "-"], &[&path]);
     for part in [
         "0 of 2 cells became steady",
         "not steady after 4 rounds",
@@ -87,9 +87,9 @@ fn criteria_that_none_satisfies_end_after_the_last_round_and_it_is_told_everywhe
     ] {
         assert!(page.contains(part), "{part:?} is not in the page");
     }
-    let markdown = report(&[], &[path.clone()]);
+    let markdown = report(&[], &[&path]);
     assert_eq!(markdown.matches("**not steady**").count(), 2, "{markdown}");
-    let fio = report(&["--fio-json", "-"], &[path]);
+    let fio = report(&["--fio-json", "-"], &[&path]);
     let fio: Value = serde_json::from_str(&fio).unwrap();
     assert_eq!(fio["jobs"][0]["steadystate"]["attained"], 0);
 }

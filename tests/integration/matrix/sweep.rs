@@ -57,16 +57,16 @@ fn every_depth_is_measured_with_every_number_of_lanes() {
     assert_eq!(cells.len(), 16);
 
     let text = std::fs::read_to_string(&page).unwrap();
-    let again = report(&["--html", "-"], &[file.clone()]);
+    let again = report(&["--html", "-"], &[&file]);
     for page in [text, again] {
         for part in ["What more in flight gives", "IOPS in each field", "2 lanes"] {
             assert!(page.contains(part), "{part:?} is not in the page");
         }
         assert!(page.ends_with("</html>\n") && !page.contains("NaN"));
     }
-    let markdown = report(&[], &[file.clone()]);
+    let markdown = report(&[], &[&file]);
     assert!(markdown.contains("| depth | x1 | x2 |"), "{markdown}");
-    let fio = report(&["--fio-json", "-"], &[file.clone()]);
+    let fio = report(&["--fio-json", "-"], &[&file]);
     let fio: Value = serde_json::from_str(&fio).unwrap();
     let jobs = fio["jobs"].as_array().unwrap();
     let mut names: Vec<_> = jobs.iter().map(|job| job["jobname"].to_string()).collect();
@@ -83,9 +83,9 @@ fn every_depth_is_measured_with_every_number_of_lanes() {
         std::fs::write(&path, half.to_string()).unwrap();
         path
     });
-    let merged = report(&[], &halves);
+    let merged = report(&[], &[&halves[0], &halves[1]]);
     assert!(merged.contains("| depth | x1 | x2 |"), "{merged}");
-    let compared = report(&["--compare"], &[file.clone(), file]);
+    let compared = report(&["--compare"], &[&file, &file]);
     assert!(compared.contains("16 cells are in both runs"), "{compared}");
     assert!(compared.contains("| randread | 4k | 2 | 8 |"), "{compared}");
 }
