@@ -89,13 +89,16 @@ impl Progress {
     /// Something long is being written: how far it is, how fast, and how long it will take.
     pub fn writing(&mut self, what: &str, done_bytes: u64, total_bytes: u64, elapsed: Duration) {
         let text = || {
+            let (done, total) = (format_bytes(done_bytes), format_bytes(total_bytes));
+            // Before anything is done there is no rate to tell the time by.
+            if done_bytes == 0 {
+                return format!("{what}: {done} of {total}");
+            }
             let rate = done_bytes as f64 / elapsed.as_secs_f64().max(1e-3);
-            let left_s = total_bytes.saturating_sub(done_bytes) as f64 / rate.max(1.0);
-            let left = Duration::try_from_secs_f64(left_s).unwrap_or(Duration::MAX);
+            let left_s = total_bytes.saturating_sub(done_bytes) as f64 / rate;
+            let left = Duration::try_from_secs_f64(left_s).unwrap_or_default();
             format!(
-                "{what}: {} of {}, {:.2} GB/s, {} left",
-                format_bytes(done_bytes),
-                format_bytes(total_bytes),
+                "{what}: {done} of {total}, {:.2} GB/s, {} left",
                 rate / 1e9,
                 format_duration(whole_seconds(left))
             )
