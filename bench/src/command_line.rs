@@ -4,6 +4,7 @@
 mod own;
 mod page;
 mod queue;
+mod verify;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ use crate::size::{format_bytes, format_size, parse_duration, parse_size};
 pub use own::{FillChoice, OwnArguments};
 pub use page::{PageArguments, PageFile};
 pub use queue::QueueArguments;
+pub use verify::VerifyArguments;
 
 /// No drive addresses less.
 pub const BLOCK_BYTES_MIN: u64 = 512;

@@ -85,6 +85,7 @@ fn run(subject: &Subject, plan: &Plan, options: RunOptions) -> (Campaign, Report
         environment: Environment::collect(subject.volume(), subject.preconditioning()),
         volume,
         cells: campaign.cells.clone(),
+        verify: None,
     };
     (campaign, report)
 }

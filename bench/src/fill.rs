@@ -1,11 +1,11 @@
 //! Writes a whole volume once, so that what is read later was written.
 
 use swath_engine::{BufPool, Buffer, Completion, LaneOptions, QueueOptions, fill_incompressible};
-use swath_volume::{Volume, VolumeLane};
+use swath_volume::Volume;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::interrupt::Interrupt;
-use crate::target::Target;
+use crate::target::{Target, open_volume};
 
 /// Large writes, a few at a time, are what every drive takes fastest.
 const PIECES: Pieces = Pieces {
@@ -60,7 +60,7 @@ pub(crate) fn write_through(
         queue,
         ..LaneOptions::default()
     };
-    let mut lane = <VolumeLane as Target>::open(volume, &options)?;
+    let mut lane = open_volume(volume, &options)?;
     let mut offset = 0;
     let mut done_bytes = 0;
     let mut completions: Vec<Completion> = Vec::new();

@@ -57,7 +57,11 @@ mod members;
 
 mod target;
 
+mod environment;
+
 mod fill;
+pub mod verify;
+
 mod runner;
 mod subject;
 
@@ -65,7 +69,6 @@ mod progress;
 
 mod precondition;
 
-mod environment;
 mod plan;
 mod sweep;
 

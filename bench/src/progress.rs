@@ -66,6 +66,10 @@ impl Progress {
                 done_bytes,
                 total_bytes,
             } => ("filling the volume".to_owned(), done_bytes, total_bytes),
+            Preparation::Verifying {
+                done_bytes,
+                total_bytes,
+            } => ("verifying the volume".to_owned(), done_bytes, total_bytes),
         };
         let text = || {
             format!(

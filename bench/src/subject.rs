@@ -110,6 +110,13 @@ pub enum Preparation {
         /// Bytes in all.
         total_bytes: u64,
     },
+    /// Reading the volume back, to check it.
+    Verifying {
+        /// Bytes done so far.
+        done_bytes: u64,
+        /// Bytes in all.
+        total_bytes: u64,
+    },
 }
 
 /// A volume ready to be measured.
@@ -118,6 +125,7 @@ pub struct Subject {
     /// Dropped, and its members closed, before the files below are removed. None when it was closed
     /// and could not be opened again.
     volume: Option<Volume>,
+    is_new: bool,
     state_known: Option<DataState>,
     preconditioning: String,
     _own: Option<TemporaryMembers>,
@@ -181,6 +189,7 @@ impl Subject {
         };
         Ok(Self {
             volume: Some(volume),
+            is_new: true,
             state_known: Some(state),
             preconditioning: preconditioning.to_owned(),
             _own: Some(own),
@@ -258,6 +267,7 @@ impl Subject {
         let preconditioning = preconditioning.to_owned();
         Ok(Self {
             volume: Some(volume),
+            is_new: !has_volume,
             state_known,
             preconditioning,
             _own: None,
@@ -278,6 +288,18 @@ impl Subject {
     /// again, which was told then.
     pub fn is_open(&self) -> bool {
         self.volume.is_some()
+    }
+
+    /// Whether the volume was made for this run.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// The run has written every block itself, each with a stamp.
+    pub fn all_is_stamped(&mut self) {
+        self.state_known = Some(DataState::Written);
+        "volume written in full for this run, sequentially, every block stamped"
+            .clone_into(&mut self.preconditioning);
     }
 
     /// Closes the volume, lets `work` have the members, and opens it again, whatever became of the

@@ -1,6 +1,7 @@
 //! What a lane drives: the volume through its stripe map, or the bare members side by side.
 //!
-//! One trait, so that both sides of a comparison run through the same loop, compiled for each.
+//! One trait, so that both sides of a comparison run through the same loop, compiled for each; and a
+//! run that verifies, whose lanes have more to do, through it as well.
 
 use swath_engine::QueueDescription;
 use swath_engine::{Buffer, Completion, Lane, LaneOptions, LaneStats, Request, Segment};
@@ -68,10 +69,7 @@ fn fan_out(block_bytes: u64, chunk_bytes: u64, members: usize) -> u32 {
 }
 
 /// One lane's way to what it measures.
-pub(crate) trait Target: Sized {
-    /// Opens it, on the thread that will use it.
-    fn open(volume: &Volume, options: &LaneOptions) -> Result<Self>;
-
+pub(crate) trait Target {
     /// Queues a read.
     fn read(&mut self, position: Position, buffer: Buffer);
 
@@ -96,13 +94,21 @@ pub(crate) trait Target: Sized {
 
 const QUEUE_FAILED: &str = "the queue failed";
 
-impl Target for VolumeLane {
-    fn open(volume: &Volume, options: &LaneOptions) -> Result<Self> {
-        volume
-            .lane(options)
-            .map_err(|cause| Error::failed("cannot open a lane", cause))
-    }
+/// Opens a lane of the volume, on the thread that will use it.
+pub(crate) fn open_volume(volume: &Volume, options: &LaneOptions) -> Result<VolumeLane> {
+    volume
+        .lane(options)
+        .map_err(|cause| Error::failed("cannot open a lane", cause))
+}
 
+/// Opens a lane of its bare members, on the thread that will use it.
+pub(crate) fn open_members(volume: &Volume, options: &LaneOptions) -> Result<Lane> {
+    volume
+        .member_lane(options)
+        .map_err(|cause| Error::failed("cannot open a lane", cause))
+}
+
+impl Target for VolumeLane {
     #[inline]
     fn read(&mut self, position: Position, buffer: Buffer) {
         Self::read(self, position.offset, buffer, 0);
@@ -137,12 +143,6 @@ impl Target for VolumeLane {
 }
 
 impl Target for Lane {
-    fn open(volume: &Volume, options: &LaneOptions) -> Result<Self> {
-        volume
-            .member_lane(options)
-            .map_err(|cause| Error::failed("cannot open a lane", cause))
-    }
-
     #[inline]
     fn read(&mut self, position: Position, buffer: Buffer) {
         let segment = whole(position, &buffer);

@@ -121,5 +121,6 @@ pub(crate) fn report(with_baseline: bool) -> Report {
             cell(Pattern::Read, 950_000),
             cell(Pattern::RandWrite, 12_345),
         ],
+        verify: None,
     }
 }

@@ -25,6 +25,7 @@ use crate::precondition::PreconditionReport;
 use crate::runner::Measurement;
 use crate::steady::{SteadyOptions, SteadyReport};
 use crate::subject::DataState;
+use crate::verify::VerifyReport;
 use crate::workload::{Cell, Pattern};
 
 /// The format of the JSON reports. It changes when a field changes its name or its meaning, or goes
@@ -67,6 +68,9 @@ pub struct Report {
     pub volume: VolumeReport,
     /// One entry for each cell that was measured.
     pub cells: Vec<CellReport>,
+    /// What was checked, of a run that verifies; its rates are no measurements.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<VerifyReport>,
 }
 
 /// The volume that was measured.

@@ -67,14 +67,15 @@ struct LaneLoop<'run, T> {
     reap_min: usize,
 }
 
-/// Runs lane number `lane` of a cell, from its set-up to its last completion.
+/// Runs lane number `lane` of a cell, from its set-up to its last completion, on what `open` opens.
 pub(super) fn run<T: Target>(
     shared: &Shared<'_>,
     lane: u32,
     core: Option<usize>,
     ticket: Ticket<'_>,
+    open: &dyn Fn(&LaneOptions) -> Result<T>,
 ) -> Result<Option<LaneOutcome>> {
-    let outcome = LaneLoop::<T>::set_up(shared, lane, core).and_then(|lane_loop| {
+    let outcome = LaneLoop::<T>::set_up(shared, lane, core, open).and_then(|lane_loop| {
         // A refused start is not this lane's failure: the one that failed tells why.
         ticket.ready().map(|start| lane_loop.run(start)).transpose()
     });
@@ -85,7 +86,12 @@ pub(super) fn run<T: Target>(
 }
 
 impl<'run, T: Target> LaneLoop<'run, T> {
-    fn set_up(shared: &'run Shared<'run>, lane: u32, core: Option<usize>) -> Result<Self> {
+    fn set_up(
+        shared: &'run Shared<'run>,
+        lane: u32,
+        core: Option<usize>,
+        open: &dyn Fn(&LaneOptions) -> Result<T>,
+    ) -> Result<Self> {
         if let Some(core) = core {
             cpu::pin_to(core)
                 .map_err(|cause| Error::failed(format!("cannot pin to core {core}"), cause))?;
@@ -106,18 +112,15 @@ impl<'run, T: Target> LaneLoop<'run, T> {
         .after(shared.blocks_done);
         // Made on this thread, so that the memory lies near its core.
         let (pool, buffers) = buffers(cell)?;
-        let target = T::open(
-            volume,
-            &LaneOptions {
-                queue: QueueOptions {
-                    depth: side.queue_depth(volume, cell),
-                    pools: vec![pool],
-                    ..options.queue.clone()
-                },
-                statistics: options.latencies,
-                ..LaneOptions::default()
+        let target = open(&LaneOptions {
+            queue: QueueOptions {
+                depth: side.queue_depth(volume, cell),
+                pools: vec![pool],
+                ..options.queue.clone()
             },
-        )?;
+            statistics: options.latencies,
+            ..LaneOptions::default()
+        })?;
         let mut random = Random::new(shared.seed, u64::from(lane) ^ (1 << 32));
         let mut free = buffers;
         if cell.pattern.is_write() {

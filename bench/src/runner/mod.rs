@@ -20,13 +20,14 @@ use std::thread;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use swath_engine::{Lane, LaneStats, QueueDescription, QueueOptions, cpu};
-use swath_volume::{Volume, VolumeLane};
+use swath_engine::{LaneOptions, LaneStats, QueueDescription, QueueOptions, cpu};
+use swath_volume::Volume;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::interrupt::Interrupt;
 use crate::latency::{LatencyBins, LatencySummary};
-use crate::target::Side;
+use crate::target::{Side, Target, open_members, open_volume};
+use crate::verify::{VerifiedLane, Verifier};
 use crate::workload::Cell;
 use gate::Gate;
 use lane_loop::{LaneOutcome, Shared};
@@ -179,6 +180,7 @@ pub struct Runner<'volume> {
     volume: &'volume Volume,
     options: RunOptions,
     is_apart: bool,
+    verifier: Option<&'volume Verifier>,
 }
 
 impl<'volume> Runner<'volume> {
@@ -188,6 +190,17 @@ impl<'volume> Runner<'volume> {
             volume,
             options,
             is_apart: false,
+            verifier: None,
+        }
+    }
+
+    /// Lets every lane stamp what it writes to the volume and check what it reads, each in a region
+    /// of its own, so that no two writes meet. The bare members know nothing of this.
+    #[must_use]
+    pub fn verifying(self, verifier: &'volume Verifier) -> Self {
+        Self {
+            verifier: Some(verifier),
+            ..self.apart()
         }
     }
 
@@ -250,9 +263,19 @@ impl<'volume> Runner<'volume> {
             abort: AtomicBool::new(false),
             watcher_cpu_ns: AtomicU64::new(cpu::thread_cpu_ns()),
         };
-        let outcomes = match side {
-            Side::Volume => run_lanes(&shared, lane_loop::run::<VolumeLane>, tick),
-            Side::Members => run_lanes(&shared, lane_loop::run::<Lane>, tick),
+        let volume = self.volume;
+        let outcomes = match (side, self.verifier) {
+            (Side::Volume, None) => {
+                run_lanes(&shared, &|options| open_volume(volume, options), tick)
+            }
+            (Side::Volume, Some(verifier)) => run_lanes(
+                &shared,
+                &|options| VerifiedLane::open(verifier, volume, options),
+                tick,
+            ),
+            (Side::Members, _) => {
+                run_lanes(&shared, &|options| open_members(volume, options), tick)
+            }
         }?;
         if cell.pattern.is_write() {
             self.volume
@@ -263,20 +286,17 @@ impl<'volume> Runner<'volume> {
     }
 }
 
-type LaneEntry =
-    fn(&Shared<'_>, u32, Option<usize>, gate::Ticket<'_>) -> Result<Option<LaneOutcome>>;
-
-/// Spawns the lanes of a cell, watches them, and gathers what they did.
-fn run_lanes(
+/// Spawns the lanes of a cell, each on what `open` opens, watches them, and gathers what they did.
+fn run_lanes<T: Target>(
     shared: &Shared<'_>,
-    entry: LaneEntry,
+    open: &(dyn Fn(&LaneOptions) -> Result<T> + Sync),
     tick: &mut dyn FnMut(Duration),
 ) -> Result<Vec<LaneOutcome>> {
     let cores = shared.options.pinning.cores();
     on_lanes(
         shared.cell.lanes,
         &cores,
-        &|lane, core, ticket| entry(shared, lane, core, ticket),
+        &|lane, core, ticket| lane_loop::run(shared, lane, core, ticket, open),
         &mut |elapsed| {
             tick(elapsed);
             shared

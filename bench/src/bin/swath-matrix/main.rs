@@ -5,6 +5,7 @@
 
 mod options;
 mod settings;
+mod validation;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,12 +15,14 @@ use swath_bench::command_line::{BLOCK_BYTES_MIN, common_notes, exit, making_memb
 use swath_bench::report::{
     REPORT_FORMAT, Report, VolumeReport, print, render_header, render_tables, write_csv, write_json,
 };
+use swath_bench::verify::VerifyReport;
 use swath_bench::{
     Environment, Interrupt, Plan, PreconditionReport, Progress, RandomWrites, Result, Runner, Side,
     Subject, carry_out, format_bytes, format_duration, precondition, quote_command,
 };
 
 use options::Options;
+use validation::Validation;
 
 fn main() -> ExitCode {
     exit("swath-matrix", run(&Options::parse()))
@@ -38,6 +41,7 @@ fn run(options: &Options) -> Result<()> {
     if options.volume.makes_members() {
         plan.check(BLOCK_BYTES_MIN, &[options.own_space()])?;
     }
+    options.verify.check_journal(&options.volume)?;
     let files = options.report.open()?;
     let html = options.page.open()?;
 
@@ -53,16 +57,24 @@ fn run(options: &Options) -> Result<()> {
     let mut subject = prepared?;
 
     let members = u32::try_from(subject.volume().members().len()).unwrap_or(u32::MAX);
-    let plan = options.plan(members);
+    let mut plan = options.plan(members);
     check_plan(&plan, &subject)?;
     let precondition = preconditioned(options, &mut subject, &interrupt, &mut progress)?;
+    let validation =
+        Validation::begin(options, &mut plan, &mut subject, &interrupt, &mut progress)?;
     let runner = Runner::new(subject.volume(), options.run(&interrupt));
+    let runner = match validation.verifier() {
+        Some(verifier) => runner.verifying(verifier),
+        None => runner,
+    };
     let mut report = blank_report(options, &subject);
     print(
         &render_header(&report),
         options.page.is_piped(&options.report),
     )?;
-    progress.line(&plan.describe());
+    if !plan.cells.is_empty() {
+        progress.line(&plan.describe());
+    }
 
     let campaign = carry_out(&plan, &runner, &subject, &mut progress);
     report.interrupted = campaign.is_interrupted();
@@ -73,8 +85,23 @@ fn run(options: &Options) -> Result<()> {
         let rounds = report.cells.iter().map(|cell| cell.bw_bytes_rounds.len());
         report.rounds = u32::try_from(rounds.max().unwrap_or(0)).unwrap_or(u32::MAX);
     }
+    let has_cells = !plan.cells.is_empty();
+    let volume = subject.volume();
+    let stopped = validation.end(
+        campaign.stopped,
+        has_cells,
+        volume,
+        &mut report,
+        &mut progress,
+    );
+    let tables = if has_cells {
+        render_tables(&report)
+    } else {
+        String::new()
+    };
+    let checks = report.verify.as_ref().map(VerifyReport::render);
     print(
-        &render_tables(&report),
+        &(tables + &checks.unwrap_or_default()),
         options.page.is_piped(&options.report),
     )?;
     if let Some(file) = files.json {
@@ -86,7 +113,7 @@ fn run(options: &Options) -> Result<()> {
     if let Some(file) = html {
         file.write(&report)?;
     }
-    campaign.stopped.map_or(Ok(()), Err)
+    stopped.map_or(Ok(()), Err)
 }
 
 /// What members the run makes, what they need and what there is: said before anything is written.
@@ -119,6 +146,7 @@ fn describe(options: &Options, plan: &Plan) -> Result<String> {
         options.volume.given_members()
     };
     text.push('\n');
+    text.push_str(&options.verify.describe());
     text.push_str(&preconditioning(options));
     let most = if plan.steady.is_some() {
         "at most "
@@ -184,6 +212,7 @@ fn blank_report(options: &Options, subject: &Subject) -> Report {
     if plan.sides.contains(&Side::Members) && plan.rounds_max() < 3 {
         notes.push("an efficiency from fewer than 3 rounds is mostly noise: --rounds 5".to_owned());
     }
+    notes.extend(options.verify.note());
     Report {
         kind: "matrix",
         format: REPORT_FORMAT,
@@ -200,5 +229,6 @@ fn blank_report(options: &Options, subject: &Subject) -> Report {
         environment: Environment::collect(volume, subject.preconditioning()),
         volume: VolumeReport::of(volume),
         cells: Vec::new(),
+        verify: None,
     }
 }

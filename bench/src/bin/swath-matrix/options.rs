@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Parser;
 use swath_bench::command_line::{
     Depths, Lanes, OwnArguments, PageArguments, QueueArguments, ReportArguments, Sizes,
-    VolumeArguments, parse_runtime,
+    VerifyArguments, VolumeArguments, parse_runtime,
 };
 use swath_bench::{Error, Pattern, Precondition, Result, SteadyOptions};
 use swath_bench::{parse_depths, parse_duration, parse_lanes, parse_size_list};
@@ -33,6 +33,8 @@ Examples:
       as SNIA measures drives: written over, then each cell until it is steady; takes hours
   swath-matrix --destructive --chunk 512k /dev/nvme[0-3]n1
       a new volume on these drives, filled, then the whole matrix; their data is lost
+  swath-matrix --verify --journal j --bs 4k,1m --rw randwrite,read MEMBER...
+      data validation: whatever becomes of this run, the next one with this journal checks it first
 
 Sizes are powers of two (4k, 1m, 1g), times are seconds unless they say ms, s, m or h.
 Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted (results so far are printed).";
@@ -122,6 +124,9 @@ pub(crate) struct Options {
     pub(crate) own: OwnArguments,
 
     #[command(flatten)]
+    pub(crate) verify: VerifyArguments,
+
+    #[command(flatten)]
     pub(crate) queue: QueueArguments,
 
     /// Most requests to submit at once
@@ -145,6 +150,8 @@ impl Options {
     /// Checks what clap cannot: how the options go together. Touches nothing.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_precondition()?;
+        self.verify
+            .check(&self.volume, &self.own, &self.bs.0, self.baseline)?;
         let writes = self.patterns().iter().any(|pattern| pattern.is_write());
         self.own
             .check(&self.volume, writes, " with --rw read,randread")?;
@@ -157,6 +164,11 @@ impl Options {
         let Some(precondition) = &self.precondition else {
             return Ok(());
         };
+        if self.verify.is_on() {
+            return Err(Error::usage(
+                "--precondition writes past what --verify knows of the volume; leave one of the two out",
+            ));
+        }
         if self.own.is_unwritten() {
             return Err(Error::usage(
                 "--precondition writes every block, and --fill unwritten is for blocks that nobody \

@@ -4,11 +4,15 @@ use swath_bench::command_line::FillChoice;
 use swath_bench::{
     Interrupt, MembersOptions, Pattern, Plan, RunOptions, Side, Space, SubjectOptions, matrix,
 };
+use swath_engine::FileFill;
 
 use crate::options::Options;
 
 impl Options {
     pub(crate) fn patterns(&self) -> Vec<Pattern> {
+        if self.verify.verify_only {
+            return Vec::new();
+        }
         if self.rw.is_empty() {
             let reads_only = self.own.is_unwritten();
             return Pattern::ALL
@@ -59,9 +63,19 @@ impl Options {
         }
     }
 
-    /// Members of the run's own.
+    /// Members of the run's own. A verifying run writes them itself.
     pub(crate) fn own_members(&self) -> MembersOptions {
-        self.own.members(&self.volume, self.seed)
+        let mut own = self.own.members(&self.volume, self.seed);
+        if self.verify.is_on() {
+            own.fill = FileFill::Unwritten;
+        }
+        own
+    }
+
+    /// Whether a verifying run writes every block of the volume first.
+    pub(crate) fn fills_for_verify(&self, is_new: bool) -> bool {
+        let is_asked_for = self.own.fill == Some(FillChoice::Written);
+        self.verify.verify && !self.verify.verify_only && (is_new || is_asked_for)
     }
 
     /// The bytes that a workload will find on members of the run's own, so that cells that do not
@@ -86,8 +100,9 @@ impl Options {
             own: self.own_members(),
             chunk_bytes: self.volume.chunk,
             fill: self.own.fill == Some(FillChoice::Written),
-            precondition: self.precondition.is_some_and(|it| it.passes > 0),
+            precondition: self.verify.is_on() || self.precondition.is_some_and(|it| it.passes > 0),
             writes: self.precondition.is_some()
+                || self.fills_for_verify(false)
                 || self.patterns().iter().any(|pattern| pattern.is_write()),
             destructive: self.volume.destructive,
             queue: self.queue.fill_queue(),

@@ -148,6 +148,7 @@ fn blank_report(options: &Options, subject: &Subject) -> ThreadsReport {
             environment: Environment::collect(volume, subject.preconditioning()),
             volume: VolumeReport::of(volume),
             cells: Vec::new(),
+            verify: None,
         },
     }
 }
