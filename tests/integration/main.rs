@@ -28,4 +28,5 @@ mod sharing;
 mod store;
 mod threads;
 mod updates;
+mod verify;
 mod volume;
