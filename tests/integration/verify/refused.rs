@@ -12,13 +12,17 @@ use super::{Rig, names};
 fn options_that_do_not_go_together_are_refused_before_anything_is_made() {
     let rig = Rig::new();
     let before = rig.snapshot();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["--verify", "--bs", "512"], "multiple of that"),
         (
             &["--verify", "--bs", "4k,6k"],
             "6k is not a multiple of that",
         ),
         (&["--verify", "--baseline"], "--baseline"),
+        (
+            &["--verify", "--precondition", "--destructive"],
+            "--precondition writes past",
+        ),
         (&["--verify", "--fill", "unwritten"], "--fill unwritten"),
         (&["--verify", "--fill", "written"], "--destructive"),
         (
