@@ -19,6 +19,9 @@ const LINES: [Line; 3] = [
 /// What most drives are run at, in percent of the peak: the tile tells the latency there.
 const USUAL_PERCENT: f64 = 50.0;
 
+/// A published peak of so many times the curve's own is told and not drawn.
+const FAR_OFF: f64 = 2.0;
+
 /// Colours of tiles, in turn.
 const CLASSES: [&str; 4] = ["s0", "s1", "s2", "s3"];
 
@@ -47,7 +50,7 @@ fn tile(page: &mut Page, curve: &RunWorkload, class: &str) {
     });
     let usual = nearest.map_or_else(String::new, |point| {
         format!(
-            "<span>at {}: mean {}, p99 {}</span>",
+            "<span>at {}: mean {},</span><span>p99 {}</span>",
             load(point),
             escape(words::time(point.lat_ns.mean)),
             escape(words::time(point.lat_ns.p99 as f64))
@@ -73,7 +76,7 @@ pub(super) fn section(page: &mut Page, run: &Run) {
     );
     page.pair(|page| {
         for curve in measured(run) {
-            page.figure(&curve.name, &chart(run, curve), &beside(curve));
+            page.figure(&curve.name, &chart(run, curve), &beside(run, curve));
         }
     });
 }
@@ -160,11 +163,10 @@ fn chart(run: &Run, curve: &RunWorkload) -> String {
                 .collect(),
         })
         .collect();
-    series.extend(peak(curve).map(|peak| {
-        let start = peak.start_latency_us.map_or(String::new(), |start| {
-            format!(", from {start} µs at the lowest load")
-        });
-        Series {
+    if let Some(peak) = peak(curve)
+        && is_near(run, curve, &peak)
+    {
+        series.push(Series {
             name: LOADED.to_owned(),
             class: "ref",
             marker: 3,
@@ -175,15 +177,10 @@ fn chart(run: &Run, curve: &RunWorkload) -> String {
                 y: peak.latency_us * 1e3,
                 range: None,
                 label: String::new(),
-                note: format!(
-                    "{LOADED}, {}: {} IOPS per drive at the peak, {} µs there{start}",
-                    peak.workload,
-                    format_rate(peak.iops),
-                    peak.latency_us
-                ),
+                note: format!("{LOADED}, {}: {}", peak.workload, words_of(&peak)),
             }],
-        }
-    }));
+        });
+    }
     let points = || series.iter().flat_map(|line| &line.points);
     LineChart {
         title: &format!("Latency against load, {}", curve.name),
@@ -212,13 +209,44 @@ fn peak(curve: &RunWorkload) -> Option<Peak> {
     peaks().into_iter().find(is_same)
 }
 
-/// What is said of it.
-fn beside(curve: &RunWorkload) -> String {
-    if peak(curve).is_none() {
-        return String::new();
-    }
+/// Whether it can be drawn beside the curve without pressing that into a corner.
+fn is_near(run: &Run, curve: &RunWorkload, peak: &Peak) -> bool {
+    peak.iops * run.member_count() <= FAR_OFF * most(curve)
+}
+
+/// The most requests a second that a curve reached.
+fn most(curve: &RunWorkload) -> f64 {
+    let points = curve.peak.iter().chain(&curve.points);
+    points.map(|point| point.achieved_iops).fold(0.0, f64::max)
+}
+
+/// `875k IOPS per drive at its peak, 126 µs there, from 94 µs at the lowest load`.
+fn words_of(peak: &Peak) -> String {
+    let start = peak.start_latency_us.map_or(String::new(), |start| {
+        format!(", from {start} µs at the lowest load")
+    });
     format!(
-        "Grey: the peak of the {LOADED}, mean latency, times this run's members and divided by its \
-         {LOADED_DRIVES} drives. {LOADED_AT_LENGTH}."
+        "{} IOPS per drive at the peak, {} µs there{start}",
+        format_rate(peak.iops),
+        peak.latency_us
+    )
+}
+
+/// What is said of it.
+fn beside(run: &Run, curve: &RunWorkload) -> String {
+    let Some(peak) = peak(curve) else {
+        return String::new();
+    };
+    if is_near(run, curve, &peak) {
+        return format!(
+            "Grey: the peak of the {LOADED}, mean latency, times this run's members and divided by its \
+             {LOADED_DRIVES} drives. {LOADED_AT_LENGTH}."
+        );
+    }
+    let times = peak.iops * run.member_count() / most(curve).max(1.0);
+    format!(
+        "Too far to the right to be drawn: the {LOADED}, mean latency, {}; that is {times:.1} times as \
+         many for each member as here. {LOADED_AT_LENGTH}.",
+        words_of(&peak)
     )
 }
