@@ -19,8 +19,9 @@ pub struct StoreOptions {
     pub lane: LaneOptions,
     /// The memory of each writer's or reader's buffers in bytes, at least 4 MiB. Default 16 MiB.
     pub pool_bytes: u64,
-    /// How many transfers of up to 1 MiB a writer or reader keeps in flight: 1 to 256. Default 8:
-    /// what saturates drives at this size; more only lengthens the queue.
+    /// How many transfers of up to 1 MiB a writer or reader keeps in flight: 1 to 256. Default 16. A
+    /// drive wants one or two of this size at a time: volumes of more than eight are better
+    /// [tuned](Self::tuned).
     pub depth: u32,
 }
 
@@ -29,7 +30,7 @@ impl Default for StoreOptions {
         Self {
             lane: LaneOptions::default(),
             pool_bytes: 16 << 20,
-            depth: 8,
+            depth: 16,
         }
     }
 }

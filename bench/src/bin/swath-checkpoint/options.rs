@@ -156,7 +156,7 @@ pub(crate) struct Options {
     pub(crate) backend: Backend,
 
     /// Transfers of up to 1 MiB in flight on each thread, of the store and of the bare volume
-    #[arg(long, value_name = "N", default_value_t = 8,
+    #[arg(long, value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u32).range(1..=256), help_heading = "Queue")]
     pub(crate) iodepth: u32,
 
