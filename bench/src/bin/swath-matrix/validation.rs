@@ -2,7 +2,9 @@
 
 use swath_bench::report::Report;
 use swath_bench::verify::{Verifier, VerifySession};
-use swath_bench::{Cursor, Error, Interrupt, Plan, Preparation, Progress, Result, Side, Subject};
+use swath_bench::{
+    Cursor, Error, ErrorKind, Interrupt, Plan, Preparation, Progress, Result, Side, Subject,
+};
 use swath_volume::Volume;
 
 use crate::options::Options;
@@ -81,6 +83,9 @@ impl Validation {
             });
             progress.finish();
             stopped = checked.err();
+            report.interrupted |= stopped
+                .as_ref()
+                .is_some_and(|error| error.kind() == ErrorKind::Interrupted);
         }
         report.verify = Some(session.report());
         session.verdict().err().or(stopped)
