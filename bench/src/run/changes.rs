@@ -223,6 +223,14 @@ pub(super) fn conditions(run: &Run) -> Vec<(&'static str, String)> {
                 .map_or_else(|| "not asked for".to_owned(), |steady| steady.to_string()),
         ),
         (
+            "verify",
+            match run.verify {
+                Some(_) => "that of a verifying run",
+                None => "not asked for",
+            }
+            .to_owned(),
+        ),
+        (
             "environment.commit",
             environment
                 .commit

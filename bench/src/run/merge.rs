@@ -176,6 +176,18 @@ mod tests {
     }
 
     #[test]
+    fn what_a_verifying_run_took_is_no_round_of_a_measured_one() {
+        let mut verified = fixture::full("x.json", 1.0, 1);
+        verified.verify = Some(serde::de::IgnoredAny);
+        let measured = fixture::full("x.json", 1.0, 1);
+        let message = merge(vec![measured, verified]).unwrap_err().to_string();
+        assert!(
+            message.contains("field 'verify' is 'that of a verifying run'"),
+            "{message}"
+        );
+    }
+
+    #[test]
     fn unlike_runs_are_refused_with_file_line_and_field() {
         let json = fixture::json();
         let text = json.replace("\"kernel\": \"6.18\"", "\"kernel\": \"7.0\"");

@@ -21,6 +21,7 @@ pub use read::{of_json, read};
 use std::collections::BTreeMap;
 use std::fmt;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -87,6 +88,9 @@ pub struct Run {
     /// What the run wrote before it measured.
     #[serde(default)]
     pub precondition: Option<PreconditionReport>,
+    /// What a run that verified found. Its rates are no measurements.
+    #[serde(default)]
+    pub verify: Option<IgnoredAny>,
     /// Time before anything counted, for each measurement.
     #[serde(default)]
     pub ramp_ms: u64,
