@@ -160,7 +160,7 @@ qemu=(-machine q35 -cpu max -accel "tcg,thread=multi" -smp "$cpus" -m "${MEMORY:
   # ttyS0: the kernel's log. ttyS1: what the script prints. ttyS2: QEMU's own monitor.
   -serial "file:$log"
   -chardev "stdio,id=out,signal=off" -serial chardev:out
-  -chardev "socket,id=monitor,path=$state/monitor,server=on,wait=off" -mon monitor
+  -chardev "socket,id=monitor,path=$state/monitor,server=on,wait=off" -mon monitor,mode=control
   -chardev "socket,id=line,path=$state/monitor" -serial chardev:line)
 IFS=, read -ra block_bytes <<<"${LBA:-512}"
 for ((i = 0; i < drives; i++)); do

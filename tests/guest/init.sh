@@ -27,11 +27,15 @@ done
 END
 cat >/usr/sbin/monitor <<'END'
 #!/bin/sh
-# A command for QEMU's monitor. Its answer is read for two seconds; status 1 when it is an error.
-answer=$( { timeout 2 cat <&3 & echo "$1" >&3; wait; } 3<>/dev/ttyS2 | tr -d '\r' |
-  grep -v "$(printf '\033')\|(qemu)\|monitor - type" )
+# A command for QEMU's monitor, over QMP: its answer has our number, so a late one is nobody else's.
+# Status 1 when the answer is an error, 2 when there is none.
+exec 3<>/dev/ttyS2
+echo '{"execute": "qmp_capabilities"}' >&3
+echo '{"execute": "human-monitor-command", "arguments": {"command-line": "'"$1"'"}, "id": "'$$'"}' >&3
+answer=$(timeout 30 grep -a -m 1 "\"id\": \"$$\"" <&3) || { echo "no answer of the monitor"; exit 2; }
+answer=$(printf '%b' "$(echo "$answer" | sed 's/.*"return": "\(.*\)", "id".*/\1/')" | tr -d '\r')
 [ -z "$answer" ] || echo "$answer"
-case $answer in *Error*) exit 1 ;; esac
+case $answer in *[Ee]rror*) exit 1 ;; esac
 END
 chmod 755 /usr/sbin/links /usr/sbin/monitor
 
@@ -44,8 +48,10 @@ while [ "$(ls -d /sys/class/nvme/nvme*/nvme*n1 2>/dev/null | wc -l)" -lt "$drive
 done
 links
 stty -F /dev/ttyS1 raw -echo
+# Held open: what a port has received is lost when its last user closes it.
+exec 9<>/dev/ttyS2
 stty -F /dev/ttyS2 raw -echo
-(cd /payload && job) </dev/null >/dev/ttyS1 2>&1
+(cd /payload && job) </dev/null >/dev/ttyS1 2>&1 9>&-
 status=$?
 sync
 echo "swath guest: status $status" >/dev/kmsg

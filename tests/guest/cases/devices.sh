@@ -19,7 +19,6 @@ block=$(blockdev --getss /dev/rig1)
 says "the format in use is the block" "Block Format : $block bytes, .*in use" swath devices /dev/rig1
 
 # What the drive warns of, bit by bit. The sixth is of a memory region that these drives do not have.
-# QEMU is asked what it has: a request to it may be lost.
 warning=/machine/peripheral/nvme1
 has_warning() {
   monitor "qom-set $warning smart_critical_warning $1"
