@@ -161,7 +161,10 @@ qemu=(-machine q35 -cpu max -accel "tcg,thread=multi" -smp "$cpus" -m "${MEMORY:
   -serial "file:$log"
   -chardev "stdio,id=out,signal=off" -serial chardev:out
   -chardev "socket,id=monitor,path=$state/monitor,server=on,wait=off" -mon monitor,mode=control
-  -chardev "socket,id=line,path=$state/monitor" -serial chardev:line)
+  -chardev "socket,id=line,path=$state/monitor"
+  # Its interrupt would be ttyS0's, and QEMU lets either port take the other's away: a line then waits
+  # until something else comes.
+  -device isa-serial,chardev=line,index=2,irq=5)
 IFS=, read -ra block_bytes <<<"${LBA:-512}"
 for ((i = 0; i < drives; i++)); do
   b=${block_bytes[i % ${#block_bytes[@]}]}

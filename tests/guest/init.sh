@@ -32,7 +32,7 @@ cat >/usr/sbin/monitor <<'END'
 exec 3<>/dev/ttyS2
 echo '{"execute": "qmp_capabilities"}' >&3
 echo '{"execute": "human-monitor-command", "arguments": {"command-line": "'"$1"'"}, "id": "'$$'"}' >&3
-answer=$(timeout 30 grep -a -m 1 "\"id\": \"$$\"" <&3) || { echo "no answer of the monitor"; exit 2; }
+answer=$(timeout 10 grep -a -m 1 "\"id\": \"$$\"" <&3) || { echo "no answer of the monitor"; exit 2; }
 answer=$(printf '%b' "$(echo "$answer" | sed 's/.*"return": "\(.*\)", "id".*/\1/')" | tr -d '\r')
 [ -z "$answer" ] || echo "$answer"
 case $answer in *[Ee]rror*) exit 1 ;; esac

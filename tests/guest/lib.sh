@@ -71,10 +71,10 @@ within() {
 }
 
 # pull N, plug N: takes /dev/rigN out while it runs, and puts it back. The guest may be too busy for
-# the first request.
+# the first request, or for its answer.
 is_gone() { ! [ -e "$(readlink -f "/dev/rig$1")" ]; }
 pull() {
-  monitor "device_del nvme$1" || return
+  monitor "device_del nvme$1"
   within 15 is_gone "$1" || { monitor "device_del nvme$1"; within 30 is_gone "$1"; }
 }
 is_back() { links; [ -b "$(readlink -f "/dev/rig$1")" ]; }
