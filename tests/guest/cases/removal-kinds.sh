@@ -6,7 +6,9 @@
 how=$1
 for only in read write write-fua write-zeroes discard flush; do
   swath create --force --name pool --chunk 64k "${drives[@]}" >/dev/null || exit 9
+  rm -f /tmp/out
   LOAD_ONLY=$only LOAD_AFTER=2 guest-probe load "$how" 80 "${drives[@]}" >/tmp/out 2>&1 & pid=$!
+  within 60 grep -q "^load:" /tmp/out
   sleep 1.3
   check "$only: the drive is gone" pull 2
   has_ended() { ! kill -0 $pid; }

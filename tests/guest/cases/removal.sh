@@ -19,6 +19,7 @@ case $how in
   *) LOAD_AFTER=4 guest-probe load "$how" 80 "${drives[@]}" >/tmp/out 2>&1 & ;;
 esac
 pid=$!
+case $how in shared | write | matrix) ;; *) within 60 grep -q "^load:" /tmp/out ;; esac
 sleep 2.5
 check "the drive is gone" pull 2
 has_ended() { ! kill -0 $pid; }
