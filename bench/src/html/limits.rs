@@ -85,7 +85,7 @@ pub(super) fn section(page: &mut Page, run: &Run, options: &PageOptions) {
         notes.push(
             "Bare members: the same lanes at the same total depth on the members themselves, in turn \
              with the volume. What is missing to 100 is the cost of the stripe, or noise. More than 100: a \
-             chunk's requests go to one member together, and the kernel merges them."
+             chunk's requests go to one member together, and the kernel can merge them."
                 .to_owned(),
         );
     }
