@@ -9,7 +9,8 @@ use crate::index::BLOCK_BYTES;
 /// How a store works.
 ///
 /// Memory: each writer has a pool of `pool_bytes`, whatever the size of the checkpoint, and each
-/// reader one of as much at most; the readers of one load share it. Besides that there is the index
+/// reader one of as much at most; the readers of one load share it. It becomes resident as it is
+/// used: tensors whose memory is aligned need little of it. Besides that there is the index
 /// of what it works on (about 100 bytes for a tensor and 4 for each MiB of data), and while many
 /// tensors are read, as much again. The store keeps the pools of up to 8 writers that are done for
 /// the next; a reader takes one of them, and the others are given up.

@@ -67,7 +67,7 @@ impl Reader {
         let spare = store.spare_pools().take_only();
         let pool = match spare {
             Some(pool) if readers <= 1 => pool,
-            _ => BufPool::new(PIECE_BYTES, buffers)?,
+            _ => BufPool::on_demand(PIECE_BYTES, buffers)?,
         };
         let volume = store.volume();
         let geometry = Geometry {
@@ -76,7 +76,7 @@ impl Reader {
             memory_align_bytes: volume.memory_align_bytes() as usize,
         };
         Ok(Self {
-            lane: open_lane(&checkpoint, &pool)?,
+            lane: open_lane(&checkpoint)?,
             pool,
             window: how.window(),
             geometry,
@@ -222,7 +222,7 @@ impl Reader {
     /// Sees that nothing of an earlier read is under way in the lane. It ends with its lane.
     fn settle(&mut self) -> Result<()> {
         if self.is_adrift {
-            self.lane = open_lane(&self.checkpoint, &self.pool)?;
+            self.lane = open_lane(&self.checkpoint)?;
             self.is_adrift = false;
         }
         Ok(())
@@ -303,11 +303,12 @@ impl Drop for Reader {
 /// comes in pages of 2 MiB.
 pub(crate) const BUFFERS_MIN: usize = 3;
 
-fn open_lane(checkpoint: &Checkpoint, pool: &BufPool) -> Result<VolumeLane> {
+fn open_lane(checkpoint: &Checkpoint) -> Result<VolumeLane> {
     let store = &checkpoint.store;
     let how = store.options();
     let mut options = how.lane.clone();
-    options.queue.pools = vec![pool.clone()];
+    // The pool is not registered: that would make all of it resident.
+    options.queue.pools.clear();
     options.queue.depth = how.depth.clamp(1, 256) * 2;
     options.statistics = false;
     Ok(store.volume().lane(&options)?)

@@ -1,7 +1,10 @@
 //! [`SparePools`]: buffers of writers and readers that are done, for the next.
 //!
-//! To get memory from the system means to have it cleared, page by page: for the buffers of one
-//! writer that takes longer than many a tensor does to be written.
+//! To get memory from the system means to have it cleared, page by page, and on a virtual machine
+//! perhaps fetched from the host first: for the buffers of one writer that takes longer than many a
+//! tensor does to be written. So they become resident as they are used (tensors that go to the
+//! drives from the caller's memory use two or three of them), no lane registers them, and those
+//! that were used are kept.
 
 use parking_lot::Mutex;
 use swath_engine::BufPool;
@@ -22,7 +25,7 @@ impl SparePools {
         let spare = self.0.lock().pop();
         match spare {
             Some(pool) => Ok(pool),
-            None => Ok(BufPool::new(PIECE_BYTES, options.piece_count())?),
+            None => Ok(BufPool::on_demand(PIECE_BYTES, options.piece_count())?),
         }
     }
 

@@ -67,7 +67,8 @@ impl Writer {
         let volume = &ledger.volume;
         let pool = ledger.take_pool()?;
         let mut lane_options: LaneOptions = options.lane.clone();
-        lane_options.queue.pools = vec![pool.clone()];
+        // The pool is not registered: that would make all of it resident.
+        lane_options.queue.pools.clear();
         lane_options.queue.depth = options.depth.clamp(1, 256) * 2;
         lane_options.statistics = false;
         let lane = volume.lane(&lane_options)?;

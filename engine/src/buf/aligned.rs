@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 
 use bytes::Bytes;
 
-use crate::buf::region::{HUGE_PAGE_BYTES, Region};
+use crate::buf::region::{HUGE_PAGE_BYTES, Region, Residency};
 use crate::buf::span::Span;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -51,7 +51,7 @@ impl AlignedBuf {
     /// [`ErrorKind::Exhausted`] when the memory is not to be had.
     pub fn zeroed(length: usize) -> Result<Self> {
         if length >= HUGE_PAGE_BYTES {
-            let (pointer, capacity) = Region::map(length)?.into_parts();
+            let (pointer, capacity) = Region::map(length, Residency::Now)?.into_parts();
             return Ok(Self::of(pointer, length, capacity));
         }
         let capacity = length.max(1);

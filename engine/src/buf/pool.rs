@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::buf::region::Region;
+use crate::buf::region::{Region, Residency};
 use crate::buf::span::Span;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -45,7 +45,8 @@ unsafe impl Send for Shared {}
 unsafe impl Sync for Shared {}
 
 impl BufPool {
-    /// A pool of `count` pieces of `piece_bytes` bytes each.
+    /// A pool of `count` pieces of `piece_bytes` bytes each, all of it resident: for work that uses
+    /// every piece, over and over.
     ///
     /// # Errors
     ///
@@ -53,6 +54,20 @@ impl BufPool {
     /// more, or either is zero;
     /// [`ErrorKind::Exhausted`] when the memory is not to be had.
     pub fn new(piece_bytes: usize, count: usize) -> Result<Self> {
+        Self::with(piece_bytes, count, Residency::Now)
+    }
+
+    /// The same, resident only as far as pieces are used, those that come back before fresh ones:
+    /// for work that may need few of many. A queue that registers it makes all of it resident.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub fn on_demand(piece_bytes: usize, count: usize) -> Result<Self> {
+        Self::with(piece_bytes, count, Residency::OnDemand)
+    }
+
+    fn with(piece_bytes: usize, count: usize, residency: Residency) -> Result<Self> {
         if piece_bytes == 0
             || !piece_bytes.is_multiple_of(4096)
             || u32::try_from(piece_bytes).is_err()
@@ -71,7 +86,7 @@ impl BufPool {
                 format!("a pool cannot have {count} pieces of {piece_bytes} bytes"),
             ));
         };
-        let arena = Region::map(bytes)?;
+        let arena = Region::map(bytes, residency)?;
         let free = Mutex::new((0..pieces).rev().collect());
         Ok(Self(Arc::new_cyclic(|shared| {
             let pieces = (0..pieces).map(|index| Piece {
@@ -243,6 +258,16 @@ mod tests {
         }
         drop(pieces);
         assert_eq!(pool.available(), 3);
+    }
+
+    #[test]
+    fn pieces_that_came_back_are_taken_before_fresh_ones() {
+        let pool = BufPool::on_demand(4096, 3).unwrap();
+        let used = pool.take().unwrap().as_ptr();
+        assert_eq!(pool.take().unwrap().as_ptr(), used);
+        let mut two: Vec<_> = std::iter::from_fn(|| pool.take()).take(2).collect();
+        two.iter_mut().for_each(|piece| piece.fill(7));
+        assert!(two.iter().all(|piece| piece.iter().all(|&byte| byte == 7)));
     }
 
     #[test]

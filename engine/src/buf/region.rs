@@ -9,7 +9,16 @@ use crate::error::{Error, Result};
 /// The size and alignment of a huge page on x86-64 and (with 4 KiB base pages) arm64.
 pub(super) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// A private anonymous mapping, aligned to 2 MiB, zeroed, resident, left out of forked children.
+/// When memory is to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Residency {
+    /// Before the first use, which then takes no longer than any other.
+    Now,
+    /// Huge page by huge page, as each is first touched.
+    OnDemand,
+}
+
+/// A private anonymous mapping, aligned to 2 MiB, zeroed, left out of forked children.
 #[derive(Debug)]
 pub(super) struct Region {
     pointer: NonNull<u8>,
@@ -24,7 +33,7 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Maps at least `bytes` bytes (rounded up to 2 MiB), with huge pages where they can be had.
-    pub(super) fn map(bytes: usize) -> Result<Self> {
+    pub(super) fn map(bytes: usize, residency: Residency) -> Result<Self> {
         let exhausted = |cause: std::io::Error| {
             Error::from_io(cause, format!("no memory for a buffer of {bytes} bytes"))
         };
@@ -64,19 +73,17 @@ impl Region {
             pointer,
             bytes: rounded,
         };
-        region.advise();
+        region.advise(residency);
         Ok(region)
     }
 
     /// Asks for huge pages, keeps the memory out of forked children (direct I/O into memory shared
-    /// copy-on-write goes astray), and makes it resident now rather than during the first transfer.
-    fn advise(&self) {
+    /// copy-on-write goes astray), and makes it resident where that is wanted now.
+    fn advise(&self, residency: Residency) {
+        let populate = (residency == Residency::Now).then_some(Advice::LinuxPopulateWrite);
         // All three are hints: without them the memory is slower, not wrong.
-        for advice in [
-            Advice::LinuxHugepage,
-            Advice::LinuxDontFork,
-            Advice::LinuxPopulateWrite,
-        ] {
+        let hints = [Advice::LinuxHugepage, Advice::LinuxDontFork];
+        for advice in hints.into_iter().chain(populate) {
             // SAFETY: the range is this region's own mapping; none of these advices changes what
             // it reads as.
             let _ = unsafe { mm::madvise(self.pointer.as_ptr().cast(), self.bytes, advice) };
