@@ -156,6 +156,12 @@ impl<'a> Saver<'a> {
             .map_err(|cause| Error::failed("cannot make a store", cause))
     }
 
+    /// The store that is on a volume.
+    pub(crate) fn open(&self, volume: &Volume) -> Result<Store> {
+        Store::open(volume.clone(), &self.settings.store)
+            .map_err(|cause| Error::failed("cannot open the store", cause))
+    }
+
     /// Saves the model as a step, from `begin` to the return of `commit`.
     pub(crate) fn save(&self, store: &Store, step: u64) -> Result<Saved> {
         let (sample, (commit_ns, buffers_used)) = measure(self.model.total_bytes(), || {

@@ -431,23 +431,25 @@ impl<'a> Trial<'a> {
 
     /// Over blocks that were written before. Returns the step of the checkpoint that is left.
     fn writes(&mut self, volume: &Volume, log: &mut Log<'_>) -> Result<u64> {
-        for phase in [Phase::RawWriteBuffers, Phase::RawWrite] {
-            let sample = self.raw(volume, phase, log.findings)?;
-            log.take(phase, sample);
-        }
-        let store = self.saver.format(volume)?;
-        let mut samples = Vec::new();
-        let mut last = 0;
-        for step in 0..u64::from(self.options.saves) {
+        let sample = self.raw(volume, Phase::RawWriteBuffers, log.findings)?;
+        log.take(Phase::RawWriteBuffers, sample);
+        // In turn, each save right behind what it is compared with: a disk may take the first
+        // gigabytes faster than the next.
+        let (mut bare, mut samples) = (Vec::new(), Vec::new());
+        let saves = u64::from(self.options.saves.max(1));
+        for step in 0..saves {
+            bare.push(self.raw(volume, Phase::RawWrite, log.findings)?);
+            // Where the last store was, the bare volume's bytes are.
+            let store = self.saver.format(volume)?;
             samples.push(self.save(&store, step, log.findings)?);
-            if step > 0 {
-                self.remove(&store, step - 1)?;
+        }
+        for (phase, samples) in [(Phase::RawWrite, &bare), (Phase::Save, &samples)] {
+            if let Some(sample) = median(samples) {
+                log.take(phase, sample);
             }
-            last = step;
         }
-        if let Some(sample) = median(&samples) {
-            log.take(Phase::Save, sample);
-        }
+        let store = self.saver.open(volume)?;
+        let mut last = saves - 1;
         if self.ranks.is_some() {
             // A save in the background is a call of one process.
             return Ok(last);
@@ -509,8 +511,7 @@ impl<'a> Trial<'a> {
         };
         match &mut self.ranks {
             None => {
-                let store = Store::open(subject.volume().clone(), &self.options.settings.store)
-                    .map_err(|cause| Error::failed("cannot open the store", cause))?;
+                let store = self.saver.open(subject.volume())?;
                 load_all(&mut |loading| self.saver.load(&store, step, loading))
             }
             Some(ranks) => subject.while_closed(|| {
