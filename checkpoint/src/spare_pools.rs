@@ -3,7 +3,7 @@
 //! To get memory from the system means to have it cleared, page by page, and on a virtual machine
 //! perhaps fetched from the host first: for the buffers of one writer that takes longer than many a
 //! tensor does to be written. So they become resident as they are used (tensors that go to the
-//! drives from the caller's memory use two or three of them), no lane registers them, and those
+//! drives from the caller's memory use few of them), no lane registers them, and those
 //! that were used are kept.
 
 use parking_lot::Mutex;
