@@ -75,13 +75,13 @@ class Safetensors:
         safetensors = importlib.import_module("safetensors")
         self.safe_open = safetensors.safe_open
         try:
-            self.library = one_thread(importlib.import_module("torch"))
+            self.arrays = one_thread(importlib.import_module("torch"))
         except ImportError:
-            self.framework, self.library = "numpy", importlib.import_module("numpy")
-            self.tensors = numpy_tensors(self.library, *tensors)
+            self.framework, self.arrays = "numpy", importlib.import_module("numpy")
+            self.tensors = numpy_tensors(self.arrays, *tensors)
         else:
             self.framework = "torch"
-            self.tensors = torch_tensors(self.library, *tensors)
+            self.tensors = torch_tensors(self.arrays, *tensors)
         self.files = importlib.import_module("safetensors." + self.framework)
         self.version = f"{safetensors.__version__} ({self.framework})"
 
@@ -92,7 +92,7 @@ class Safetensors:
         return self.files.load_file(path)
 
     def target(self):
-        return {name: self.library.ones_like(it) for name, it in self.tensors.items()}
+        return {name: self.arrays.ones_like(it) for name, it in self.tensors.items()}
 
     def load_into(self, path, target):
         with self.safe_open(path, "pt" if self.framework == "torch" else "np") as file:
