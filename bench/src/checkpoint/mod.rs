@@ -31,6 +31,8 @@ mod saves;
 mod rank_process;
 
 mod peers;
+mod phase;
+mod place;
 mod trial;
 
 mod csv;
@@ -40,6 +42,8 @@ mod table;
 pub use csv::write_checkpoint_csv;
 pub use memory::{Pages, Source};
 pub use peers::{PEERS_HOW_TO, PeerPhase, Peers};
+pub use phase::Phase;
+pub use place::Place;
 pub use rank_process::serve_rank;
 pub use ranks::RankProgram;
 pub use report::{
@@ -49,7 +53,7 @@ pub use report::{
 pub use saves::SaveSettings;
 pub use shapes::{FULL_TENSOR_BYTES, Model, ModelShape, SIZE_BYTES_MIN, TensorSpec};
 pub use table::{render_checkpoint_header, render_checkpoint_tables};
-pub use trial::{Findings, Phase, Place, Trial, TrialOptions};
+pub use trial::{Findings, Trial, TrialOptions};
 
 #[cfg(test)]
 mod end_to_end;

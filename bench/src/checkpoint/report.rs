@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use crate::checkpoint::memory::Pages;
 use crate::checkpoint::peers::{PeerFindings, PeerPhase, PeerPhaseFindings};
+use crate::checkpoint::phase::Phase;
 use crate::checkpoint::shapes::{Model, ModelShape};
-use crate::checkpoint::trial::{Findings, Phase, median};
+use crate::checkpoint::trial::{Findings, median};
 use crate::checkpoint::usage::Sample;
 use crate::environment::Environment;
 use crate::report::{VolumeReport, whole};

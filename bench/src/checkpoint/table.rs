@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use crate::checkpoint::memory::Pages;
+use crate::checkpoint::phase::Phase;
 use crate::checkpoint::report::{CheckpointReport, PeerPhaseReport};
-use crate::checkpoint::trial::Phase;
 use crate::report::table::{gigabytes, row, table};
 use crate::report::{format_bandwidth, render_backend, render_conditions};
 use crate::size::format_bytes;

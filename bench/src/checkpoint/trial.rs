@@ -2,13 +2,14 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
 use swath_checkpoint::Store;
 use swath_engine::{QueueDescription, QueueOptions, cpu};
-use swath_volume::{OpenOptions, Volume, examine, members_in};
+use swath_volume::Volume;
 
 use crate::checkpoint::memory::Source;
 use crate::checkpoint::peers::{PeerFindings, Peers};
+use crate::checkpoint::phase::Phase;
+use crate::checkpoint::place::Place;
 use crate::checkpoint::ranks::Ranks;
 use crate::checkpoint::raw::{self, RawSettings, Work};
 use crate::checkpoint::saves::{Loading, SaveSettings, Saver};
@@ -20,7 +21,7 @@ use crate::progress::Progress;
 use crate::report::format_bandwidth;
 use crate::report::whole;
 use crate::size::format_bytes;
-use crate::subject::{Subject, SubjectOptions, is_block_device};
+use crate::subject::{Subject, SubjectOptions};
 
 /// Room for catalogs and indices, and for what rounding to chunks takes.
 const SLACK_BYTES: u64 = 32 << 20;
@@ -30,175 +31,6 @@ const RANK_SLACK_BYTES: u64 = 1 << 20;
 
 /// How long checksums are measured.
 const CHECKSUM_NS: u64 = 200_000_000;
-
-/// What is measured in a round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Phase {
-    /// The bare volume, blocks that were never written, from the memory of tensors.
-    RawWriteFirst,
-    /// A save into blocks that were never written.
-    SaveFirst,
-    /// The bare volume, blocks that were written before, from a few buffers.
-    RawWriteBuffers,
-    /// The bare volume, blocks that were written before, from the memory of tensors.
-    RawWrite,
-    /// Saves over blocks that were written before.
-    Save,
-    /// Saves in the background over such blocks, until they are committed.
-    SaveAsync,
-    /// The bare volume, into a few buffers.
-    RawReadBuffers,
-    /// The bare volume, into the memory of tensors.
-    RawRead,
-    /// A load that checks everything.
-    LoadVerified,
-    /// A load that checks nothing.
-    LoadTrusted,
-    /// A load that checks everything, into memory it has to get first, as peers do.
-    LoadNew,
-}
-
-impl Phase {
-    /// All of them, in the order of tables.
-    pub const ALL: [Self; 11] = [
-        Self::RawWriteFirst,
-        Self::SaveFirst,
-        Self::RawWriteBuffers,
-        Self::RawWrite,
-        Self::Save,
-        Self::SaveAsync,
-        Self::RawReadBuffers,
-        Self::RawRead,
-        Self::LoadVerified,
-        Self::LoadTrusted,
-        Self::LoadNew,
-    ];
-
-    /// Its name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::RawWriteFirst => "raw write, first",
-            Self::SaveFirst => "save, first",
-            Self::RawWriteBuffers => "raw write, buffers",
-            Self::RawWrite => "raw write",
-            Self::Save => "save",
-            Self::SaveAsync => "save, async",
-            Self::RawReadBuffers => "raw read, buffers",
-            Self::RawRead => "raw read",
-            Self::LoadVerified => "load",
-            Self::LoadTrusted => "load, trusted",
-            Self::LoadNew => "load, new memory",
-        }
-    }
-
-    /// What it is to be compared with.
-    pub const fn limit(self) -> Option<Self> {
-        match self {
-            Self::SaveFirst => Some(Self::RawWriteFirst),
-            Self::Save | Self::SaveAsync => Some(Self::RawWrite),
-            Self::LoadVerified | Self::LoadTrusted | Self::LoadNew => Some(Self::RawRead),
-            Self::RawWriteFirst
-            | Self::RawWriteBuffers
-            | Self::RawWrite
-            | Self::RawReadBuffers
-            | Self::RawRead => None,
-        }
-    }
-}
-
-impl fmt::Display for Phase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl Serialize for Phase {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-/// Where checkpoints go.
-#[derive(Debug, Clone)]
-pub enum Place {
-    /// Members of the run's own.
-    Own {
-        /// Written in full once, and used in every round.
-        written: Box<SubjectOptions>,
-        /// Made anew for each first write, with nothing written.
-        fresh: Box<SubjectOptions>,
-    },
-    /// Members that were given.
-    Given(Box<SubjectOptions>),
-}
-
-impl Place {
-    /// The subject that is used in every round.
-    pub fn main(&self) -> &SubjectOptions {
-        match self {
-            Self::Own { written, .. } => written,
-            Self::Given(given) => given,
-        }
-    }
-
-    /// Refuses members whose data would be lost, before anything is written.
-    ///
-    /// # Errors
-    ///
-    /// Without `destructive`: a block device; a volume with a store that has checkpoints, or with
-    /// a root record that is no store's.
-    pub fn check(&self) -> Result<()> {
-        let Self::Given(options) = self else {
-            return Ok(());
-        };
-        if options.destructive {
-            return Ok(());
-        }
-        let paths = members_in(&options.members)
-            .map_err(|cause| Error::failed("cannot find the members", cause))?;
-        let refused = |message: String| Err(Error::new(ErrorKind::Refused, message));
-        if let Some(path) = paths.iter().find(|path| is_block_device(path)) {
-            return refused(format!(
-                "{} is a block device and writing would destroy what is on it; say so with \
-                 --destructive",
-                path.display()
-            ));
-        }
-        let mut carries_volume = false;
-        for path in &paths {
-            let examination =
-                examine(path).map_err(|cause| Error::failed("cannot look for a volume", cause))?;
-            carries_volume |= examination.superblock.is_some();
-        }
-        if !carries_volume {
-            // What is to be said then, the subject says.
-            return Ok(());
-        }
-        let open = OpenOptions {
-            read_only: true,
-            ..OpenOptions::default()
-        };
-        let volume = Volume::open(&paths, &open)
-            .map_err(|cause| Error::failed("cannot open the volume", cause))?;
-        if volume.root().is_none() {
-            return Ok(());
-        }
-        match Store::open(volume, &swath_checkpoint::StoreOptions::default()) {
-            Ok(store) if store.list().is_empty() => Ok(()),
-            Ok(store) => refused(format!(
-                "the volume holds a store with {} checkpoints, which would be lost; say so with \
-                 --destructive",
-                store.list().len()
-            )),
-            Err(cause) => Err(Error::new(
-                ErrorKind::Refused,
-                "the volume holds a store that cannot be read, or another program's data, which \
-                 would be lost; say so with --destructive",
-            )
-            .with_source(cause)),
-        }
-    }
-}
 
 /// What a run does.
 #[derive(Debug, Clone)]
